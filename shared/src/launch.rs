@@ -1,0 +1,106 @@
+//! What a pack wants to start, as one value: reach, prompt and spawn all come from it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::names::PackName;
+use crate::tool::Replay;
+
+/// Who wrote the pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The user's own home, on the Foot.
+    Global,
+    /// The Brain's own home.
+    Server,
+    /// The working directory: content of whatever was cloned.
+    Project,
+}
+
+/// How to reach the MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// A child process that speaks on stdin and stdout.
+    Stdio {
+        /// Program and arguments, never a shell line.
+        argv: Vec<String>,
+        /// Working directory; `None` is a private empty one.
+        cwd: Option<String>,
+        /// Added to the allow-listed environment; values may hold `${env:NAME}`.
+        env: BTreeMap<String, String>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// The endpoint.
+        url: String,
+        /// Constant headers (credentials included); values may hold `${env:NAME}`.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+/// Restarts within a window before the server counts as failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartBudget {
+    /// At most this many…
+    pub max_restarts: u32,
+    /// …within this time.
+    pub within: Duration,
+}
+
+impl Default for RestartBudget {
+    /// A crash-loop is told from a bad day: five restarts a minute.
+    fn default() -> Self {
+        Self { max_restarts: 5, within: Duration::from_secs(60) }
+    }
+}
+
+/// Everything that starting one MCP server takes, made once from the pack's bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaunchPlan {
+    /// The pack.
+    pub pack: PackName,
+    /// Who wrote it.
+    pub origin: Origin,
+    /// What is started or reached.
+    pub transport: Transport,
+    /// Until the server has answered its handshake and listed its tools.
+    pub init_timeout: Duration,
+    /// One call's default deadline.
+    pub call_timeout: Duration,
+    /// The pack's labels.
+    pub labels: Vec<String>,
+    /// Sub-tools that are not offered.
+    pub disabled_sub_tools: Vec<String>,
+    /// Arguments that are added where the tool's schema declares the key and the caller did not give it.
+    pub default_args: Map<String, Value>,
+    /// Replay class by sub-tool: the pack's own word.
+    pub replay: BTreeMap<String, Replay>,
+    /// How often it may crash.
+    pub restart: RestartBudget,
+}
+
+/// A plan that may be carried out. Whoever starts or connects something takes this by value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrustedLaunch(LaunchPlan);
+
+/// A project's pack needs consent, which this release cannot ask for.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("pack '{}' comes with the working directory and needs consent", .0.pack)]
+pub struct NeedsConsent(pub LaunchPlan);
+
+impl TrustedLaunch {
+    /// A pack from the user's (or the Brain's) own home needs no question; a project's does.
+    pub fn own_home(plan: LaunchPlan) -> Result<Self, Box<NeedsConsent>> {
+        match plan.origin {
+            Origin::Global | Origin::Server => Ok(Self(plan)),
+            Origin::Project => Err(Box::new(NeedsConsent(plan))),
+        }
+    }
+
+    /// What was trusted.
+    pub fn plan(&self) -> &LaunchPlan {
+        &self.0
+    }
+}

@@ -1,0 +1,15 @@
+//! What Brain and Foot agree on: ids, names, tools, calls, packs and the wire. Vocabulary only: no I/O, no actors.
+
+pub mod call;
+pub mod doc;
+pub mod ids;
+pub mod json;
+pub mod launch;
+pub mod limits;
+pub mod names;
+pub mod pack;
+pub mod schema;
+pub mod show;
+pub mod tool;
+pub mod trace;
+pub mod wire;

@@ -1,0 +1,141 @@
+//! Large results travel as parts: pieces of the `result` frame's text, in order.
+
+use std::collections::HashMap;
+
+use super::{CallResult, Decoded, ResultPart, ToBrain, decode_to_brain, encode};
+use crate::ids::CallId;
+use crate::limits::{FRAME_BYTES, MESSAGE_BYTES, PART_BYTES};
+
+/// Assemblies that one client may have open at once; beyond it the oldest claim is refused.
+const MAX_OPEN: usize = 16;
+
+/// The frames that carry a result: one `result`, or its parts if the text is larger than a frame.
+pub fn split(result: CallResult) -> Vec<String> {
+    let (call_id, traceparent) = (result.call_id.clone(), result.traceparent);
+    let text = encode(&ToBrain::Result(result));
+    if text.len() <= FRAME_BYTES {
+        return vec![text];
+    }
+    let mut frames = Vec::with_capacity(text.len() / PART_BYTES + 1);
+    let mut rest = text.as_str();
+    let mut seq = 0u32;
+    while !rest.is_empty() {
+        let cut = (0..=PART_BYTES.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (data, tail) = rest.split_at(cut);
+        let part =
+            ResultPart { call_id: call_id.clone(), seq, last: tail.is_empty(), data: data.to_owned(), traceparent };
+        frames.push(encode(&ToBrain::ResultPart(part)));
+        rest = tail;
+        seq += 1;
+    }
+    frames
+}
+
+/// Why parts do not make a result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PartError {
+    /// A part is missing or came twice.
+    #[error("part {got} of call {call_id} came where part {expected} was expected")]
+    Order {
+        /// The call.
+        call_id: CallId,
+        /// What came.
+        got: u32,
+        /// What should have come.
+        expected: u32,
+    },
+    /// All parts together are over the limit.
+    #[error("the result of call {0} is larger than {MESSAGE_BYTES} bytes")]
+    TooLarge(CallId),
+    /// Too many results at once.
+    #[error("more than {MAX_OPEN} results in parts at once")]
+    TooMany,
+    /// The joined text is not a result of that call.
+    #[error("the parts of call {0} do not make a result")]
+    NotAResult(CallId),
+}
+
+/// Parts that have come so far, by call.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    open: HashMap<CallId, (u32, String)>,
+}
+
+impl Assembly {
+    /// Takes a part; gives the result with the last one.
+    pub fn take(&mut self, part: ResultPart) -> Result<Option<CallResult>, PartError> {
+        if !self.open.contains_key(&part.call_id) && self.open.len() >= MAX_OPEN {
+            return Err(PartError::TooMany);
+        }
+        let (next, mut text) = self.open.remove(&part.call_id).unwrap_or_default();
+        if part.seq != next {
+            // A sender that starts over (after a reconnect) is welcome to.
+            if part.seq != 0 {
+                return Err(PartError::Order { call_id: part.call_id, got: part.seq, expected: next });
+            }
+            text.clear();
+        }
+        if text.len() + part.data.len() > MESSAGE_BYTES {
+            return Err(PartError::TooLarge(part.call_id));
+        }
+        text.push_str(&part.data);
+        if !part.last {
+            self.open.insert(part.call_id, (part.seq + 1, text));
+            return Ok(None);
+        }
+        match decode_to_brain(&text) {
+            Decoded::Frame(ToBrain::Result(result)) if result.call_id == part.call_id => Ok(Some(result)),
+            _ => Err(PartError::NotAResult(part.call_id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::call::Outcome;
+    use crate::tool::ToolResult;
+
+    fn result(text: &str) -> CallResult {
+        CallResult {
+            call_id: CallId::parse("c1").unwrap(),
+            attempt: 1,
+            outcome: Outcome::Done(ToolResult::text(text)),
+            traceparent: None,
+        }
+    }
+
+    fn parts(frames: &[String]) -> Vec<ResultPart> {
+        frames
+            .iter()
+            .map(|f| match decode_to_brain(f) {
+                Decoded::Frame(ToBrain::ResultPart(part)) => part,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_large_result_survives_in_parts_within_the_frame_limit() {
+        let sent = result(&"ü\"\\\n\u{1}".repeat(400_000));
+        let frames = split(sent.clone());
+        assert!(frames.len() > 1 && frames.iter().all(|f| f.len() <= FRAME_BYTES));
+        let mut assembly = Assembly::default();
+        let mut got = None;
+        for part in parts(&frames) {
+            got = assembly.take(part).unwrap();
+        }
+        assert_eq!(got, Some(sent));
+    }
+
+    #[test]
+    fn a_missing_part_is_named_and_a_new_start_is_welcome() {
+        let parts = parts(&split(result(&"x".repeat(2_000_000))));
+        let mut assembly = Assembly::default();
+        assembly.take(parts[0].clone()).unwrap();
+        assert!(matches!(assembly.take(parts[2].clone()), Err(PartError::Order { got: 2, expected: 1, .. })));
+        let last = parts.into_iter().map(|p| assembly.take(p).unwrap()).next_back().flatten();
+        assert!(last.is_some());
+    }
+}
