@@ -135,7 +135,10 @@ mod tests {
         let mut assembly = Assembly::default();
         assembly.take(parts[0].clone()).unwrap();
         assert!(matches!(assembly.take(parts[2].clone()), Err(PartError::Order { got: 2, expected: 1, .. })));
-        let last = parts.into_iter().map(|p| assembly.take(p).unwrap()).next_back().flatten();
+        let mut last = None;
+        for part in parts {
+            last = assembly.take(part).unwrap();
+        }
         assert!(last.is_some());
     }
 }
