@@ -57,10 +57,8 @@ impl<A: Actor> ActorRef<A> {
     /// Metrics are labelled with the part before the first `:`, so `session:UUID` counts as
     /// `session`.
     pub fn new(name: impl Into<String>) -> Self {
-        let shared = Shared {
-            name: Arc::from(name.into()),
-            seat: ArcSwap::from_pointee(Seat::Vacant(Refusal::Restarting)),
-        };
+        let shared =
+            Shared { name: Arc::from(name.into()), seat: ArcSwap::from_pointee(Seat::Vacant(Refusal::Restarting)) };
         ActorRef { shared: Arc::new(shared) }
     }
 

@@ -103,10 +103,7 @@ impl ChildSpec {
         Self::new(name, |_| Rc::new(NestedSeat::new(spec, handle)))
     }
 
-    fn new(
-        name: String,
-        settle: impl FnOnce(ChildSettings) -> Rc<dyn Launch> + Send + 'static,
-    ) -> ChildSpec {
+    fn new(name: String, settle: impl FnOnce(ChildSettings) -> Rc<dyn Launch> + Send + 'static) -> ChildSpec {
         let settings = ChildSettings { mailbox: MAILBOX_MESSAGES, grace: GRACE, on_stop: None };
         ChildSpec { name, restart: Restart::Permanent, settings, settle: Box::new(settle) }
     }
