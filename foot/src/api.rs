@@ -1,0 +1,1 @@
+//! The Brain's HTTP API, typed.
