@@ -15,7 +15,7 @@
 //! Once it ends, by `shutdown` or by giving up, nothing starts, and `End` comes after the last
 //! child is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::exit::ExitReason;
@@ -29,6 +29,9 @@ const FAILED_KEPT: usize = 64;
 
 /// The first wait after a `first` of zero has been used up.
 const STEP: Duration = Duration::from_millis(100);
+
+/// No wait is longer, whatever the spec says: a restart later than this is nobody's plan.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -76,13 +79,28 @@ pub(crate) struct Decider {
     intensity: Intensity,
     backoff: Backoff,
     children: BTreeMap<Key, Child>,
+    /// Indexes of the phases, so that one end among thousands of children stays cheap. Only
+    /// `set` and `remove` write them.
+    waiting: BTreeSet<(Duration, Key)>,
+    stopping: BTreeSet<Key>,
+    failed: BTreeSet<Key>,
     next: Key,
     ending: Option<ExitReason>,
 }
 
 impl Decider {
     pub(crate) fn new(strategy: Strategy, intensity: Intensity, backoff: Backoff) -> Self {
-        Decider { strategy, intensity, backoff, children: BTreeMap::new(), next: 0, ending: None }
+        Decider {
+            strategy,
+            intensity,
+            backoff,
+            children: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            stopping: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            next: 0,
+            ending: None,
+        }
     }
 
     pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
@@ -103,7 +121,9 @@ impl Decider {
         let key = self.next;
         self.next += 1;
         let phase = Phase::Waiting { due: now };
-        self.children.insert(key, Child { name, phase, restarts: 0, last_exit: None, restart, streak: 0 });
+        let child = Child { name, phase, restarts: 0, last_exit: None, restart, streak: 0 };
+        self.children.insert(key, child);
+        self.waiting.insert((now, key));
         key
     }
 
@@ -112,47 +132,44 @@ impl Decider {
         if self.ending.is_some() || self.next_due().is_none_or(|due| due > now) {
             return Vec::new();
         }
-        let mut actions = Vec::new();
-        for (key, child) in &mut self.children {
-            if matches!(child.phase, Phase::Waiting { due } if due <= now) {
-                if child.last_exit.is_some() {
-                    child.restarts = child.restarts.saturating_add(1);
-                }
-                child.phase = Phase::Up { since: now };
-                actions.push(Action::Start(*key));
+        let mut due: Vec<Key> = self.waiting.range(..=(now, Key::MAX)).map(|(_, key)| *key).collect();
+        due.sort_unstable();
+        for key in &due {
+            self.set(*key, Phase::Up { since: now });
+            if let Some(child) = self.children.get_mut(key)
+                && child.last_exit.is_some()
+            {
+                child.restarts = child.restarts.saturating_add(1);
             }
         }
-        actions
+        due.into_iter().map(Action::Start).collect()
     }
 
     /// When to call `tick` next. `None`: nobody waits, or a group waits for a stopping sibling.
     pub(crate) fn next_due(&self) -> Option<Duration> {
-        let waiting = self.children.values().filter_map(|child| match child.phase {
-            Phase::Waiting { due } => Some(due),
-            Phase::Up { .. } | Phase::Stopping(_) | Phase::Failed => None,
-        });
-        match self.strategy {
-            Strategy::OneForOne => waiting.min(),
-            Strategy::RestForOne | Strategy::OneForAll => {
-                let stopping = |child: &Child| matches!(child.phase, Phase::Stopping(_));
-                if self.children.values().any(stopping) { None } else { waiting.max() }
-            }
-        }
+        let next = match self.strategy {
+            Strategy::OneForOne => self.waiting.first(),
+            Strategy::RestForOne | Strategy::OneForAll if self.stopping.is_empty() => self.waiting.last(),
+            Strategy::RestForOne | Strategy::OneForAll => None,
+        };
+        next.map(|(due, _)| *due)
     }
 
     /// A child ended. `jitter` is a random number in `0.0..1.0`.
     pub(crate) fn ended(&mut self, key: Key, reason: ExitReason, now: Duration, jitter: f64) -> Vec<Action> {
-        let Some(child) = self.children.get_mut(&key) else { return Vec::new() };
+        let Some(child) = self.children.get_mut(&key) else {
+            return Vec::new();
+        };
         let phase = child.phase;
         child.last_exit = Some(reason.clone());
         let mut actions = match phase {
-            Phase::Up { .. } => self.fell(key, reason, now, jitter),
+            Phase::Up { .. } => self.fell(key, &reason, now, jitter),
             Phase::Stopping(Then::Restart { due }) => {
-                child.phase = Phase::Waiting { due };
+                self.set(key, Phase::Waiting { due });
                 Vec::new()
             }
             Phase::Stopping(Then::Remove) => self.remove(key),
-            Phase::Waiting { .. } | Phase::Failed => Vec::new(),
+            Phase::Waiting { .. } | Phase::Failed => return Vec::new(),
         };
         actions.extend(self.tick(now));
         actions.extend(self.end_if_empty());
@@ -161,14 +178,16 @@ impl Decider {
 
     /// Someone wants the child gone.
     pub(crate) fn stop(&mut self, key: Key) -> Vec<Action> {
-        let Some(child) = self.children.get_mut(&key) else { return Vec::new() };
+        let Some(child) = self.children.get(&key) else {
+            return Vec::new();
+        };
         match child.phase {
             Phase::Up { .. } => {
-                child.phase = Phase::Stopping(Then::Remove);
+                self.set(key, Phase::Stopping(Then::Remove));
                 vec![Action::Stop(key)]
             }
             Phase::Stopping(_) => {
-                child.phase = Phase::Stopping(Then::Remove);
+                self.set(key, Phase::Stopping(Then::Remove));
                 Vec::new()
             }
             Phase::Waiting { .. } | Phase::Failed => self.remove(key),
@@ -186,35 +205,47 @@ impl Decider {
     }
 
     /// A running child ended by itself.
-    fn fell(&mut self, key: Key, reason: ExitReason, now: Duration, jitter: f64) -> Vec<Action> {
-        self.forgive(now);
-        let Some(child) = self.children.get_mut(&key) else { return Vec::new() };
-        if !comes_back(child.restart, &reason) {
-            return if reason.is_fault() { self.keep_failed(key) } else { self.remove(key) };
+    fn fell(&mut self, key: Key, reason: &ExitReason, now: Duration, jitter: f64) -> Vec<Action> {
+        let Some(restart) = self.children.get(&key).map(|child| child.restart) else {
+            return Vec::new();
+        };
+        match (comes_back(restart, reason), reason.is_fault()) {
+            (false, true) => return self.keep_failed(key),
+            (false, false) => return self.remove(key),
+            (true, _) => {}
         }
-        child.streak = child.streak.saturating_add(1);
-        let streak = child.streak;
-        if self.count(key) > self.intensity.max_restarts {
-            return self.give_up(key, &reason);
+        let (streak, count) = self.count(key, now);
+        if count > self.intensity.max_restarts {
+            return self.give_up(key, reason);
         }
         let due = now.saturating_add(wait(self.backoff, streak, jitter));
         self.take_down(key, due)
     }
 
-    /// Sets the count of all who stayed up long enough to zero.
-    fn forgive(&mut self, now: Duration) {
+    /// Counts one more restart for a child that fell: its own in a row, and those that count
+    /// against the intensity.
+    fn count(&mut self, fallen: Key, now: Duration) -> (u32, u32) {
         let within = self.intensity.within;
-        let stayed =
-            |child: &&mut Child| matches!(child.phase, Phase::Up { since } if now.saturating_sub(since) >= within);
-        self.children.values_mut().filter(stayed).for_each(|child| child.streak = 0);
-    }
-
-    /// The restarts in a row that count against a child that fell.
-    fn count(&self, key: Key) -> u32 {
+        let forgive = |child: &mut Child| {
+            if matches!(child.phase, Phase::Up { since } if now.saturating_sub(since) >= within) {
+                child.streak = 0;
+            }
+        };
+        let mut streak = 0;
+        if let Some(child) = self.children.get_mut(&fallen) {
+            forgive(child);
+            child.streak = child.streak.saturating_add(1);
+            streak = child.streak;
+        }
         match self.strategy {
-            Strategy::OneForOne => self.children.get(&key).map_or(0, |child| child.streak),
+            Strategy::OneForOne => (streak, streak),
             Strategy::RestForOne | Strategy::OneForAll => {
-                self.children.values().fold(0, |sum: u32, child| sum.saturating_add(child.streak))
+                let siblings = self.children.iter_mut().filter(|(key, _)| **key != fallen);
+                let count = siblings.fold(streak, |sum, (_, child)| {
+                    forgive(child);
+                    sum.saturating_add(child.streak)
+                });
+                (streak, count)
             }
         }
     }
@@ -222,9 +253,8 @@ impl Decider {
     fn give_up(&mut self, key: Key, reason: &ExitReason) -> Vec<Action> {
         let name = self.children.get(&key).map_or("", |child| child.name.as_str());
         let Intensity { max_restarts, within } = self.intensity;
-        let why = format!(
-            "gave up after {max_restarts} restarts in a row without {within:?} of uptime, at last `{name}`: {reason}"
-        );
+        let why =
+            format!("gave up after {max_restarts} restarts without {within:?} of uptime, at last `{name}`: {reason}");
         let mut actions = self.remove(key);
         actions.extend(self.stop_all(ExitReason::Failed(why)));
         actions
@@ -232,46 +262,43 @@ impl Decider {
 
     /// Puts the fallen child, and whom the strategy takes along, on the way to a start at `due`.
     fn take_down(&mut self, fallen: Key, due: Duration) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for (key, child) in &mut self.children {
-            let included = match self.strategy {
-                Strategy::OneForOne => *key == fallen,
-                Strategy::RestForOne => *key >= fallen,
-                Strategy::OneForAll => true,
-            };
-            if !included {
-                continue;
+        self.set(fallen, Phase::Waiting { due });
+        let siblings: Vec<Key> = match self.strategy {
+            Strategy::OneForOne => Vec::new(),
+            Strategy::RestForOne => self.children.range(fallen + 1..).map(|(key, _)| *key).collect(),
+            Strategy::OneForAll => self.children.keys().copied().filter(|key| *key != fallen).collect(),
+        };
+        siblings.into_iter().filter_map(|key| self.take_along(key, due)).collect()
+    }
+
+    fn take_along(&mut self, key: Key, due: Duration) -> Option<Action> {
+        let child = self.children.get(&key)?;
+        let (phase, action) = match child.phase {
+            Phase::Up { .. } => {
+                let then = match child.restart {
+                    Restart::Permanent | Restart::Transient => Then::Restart { due },
+                    Restart::Temporary => Then::Remove,
+                };
+                (Phase::Stopping(then), Some(Action::Stop(key)))
             }
-            child.phase = match child.phase {
-                Phase::Up { .. } if *key == fallen => Phase::Waiting { due },
-                Phase::Up { .. } => {
-                    actions.push(Action::Stop(*key));
-                    match child.restart {
-                        Restart::Permanent | Restart::Transient => Phase::Stopping(Then::Restart { due }),
-                        Restart::Temporary => Phase::Stopping(Then::Remove),
-                    }
-                }
-                Phase::Waiting { due: before } => Phase::Waiting { due: due.max(before) },
-                Phase::Stopping(Then::Restart { due: before }) => {
-                    Phase::Stopping(Then::Restart { due: due.max(before) })
-                }
-                phase @ (Phase::Stopping(Then::Remove) | Phase::Failed) => phase,
-            };
-        }
-        actions
+            Phase::Waiting { due: before } => (Phase::Waiting { due: due.max(before) }, None),
+            Phase::Stopping(Then::Restart { due: before }) => {
+                let due = due.max(before);
+                (Phase::Stopping(Then::Restart { due }), None)
+            }
+            phase @ (Phase::Stopping(Then::Remove) | Phase::Failed) => (phase, None),
+        };
+        self.set(key, phase);
+        action
     }
 
     fn keep_failed(&mut self, key: Key) -> Vec<Action> {
+        self.set(key, Phase::Failed);
         let mut actions = vec![Action::Fail(key)];
-        if let Some(child) = self.children.get_mut(&key) {
-            child.phase = Phase::Failed;
-        }
-        let failed = |(key, child): (&Key, &Child)| (child.phase == Phase::Failed).then_some(*key);
-        let kept: Vec<Key> = self.children.iter().filter_map(failed).collect();
-        if kept.len() > FAILED_KEPT
-            && let Some(oldest) = kept.first()
+        if self.failed.len() > FAILED_KEPT
+            && let Some(oldest) = self.failed.first().copied()
         {
-            actions.extend(self.remove(*oldest));
+            actions.extend(self.remove(oldest));
         }
         actions
     }
@@ -282,13 +309,40 @@ impl Decider {
         keys.into_iter().flat_map(|key| self.stop(key)).collect()
     }
 
-    fn remove(&mut self, key: Key) -> Vec<Action> {
-        self.children.remove(&key).map(|_| Action::Remove(key)).into_iter().collect()
-    }
-
     fn end_if_empty(&self) -> Option<Action> {
         let reason = self.ending.as_ref().filter(|_| self.children.is_empty())?;
         Some(Action::End(reason.clone()))
+    }
+
+    fn set(&mut self, key: Key, phase: Phase) {
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let before = std::mem::replace(&mut child.phase, phase);
+        self.unindex(key, before);
+        match phase {
+            Phase::Up { .. } => false,
+            Phase::Stopping(_) => self.stopping.insert(key),
+            Phase::Waiting { due } => self.waiting.insert((due, key)),
+            Phase::Failed => self.failed.insert(key),
+        };
+    }
+
+    fn remove(&mut self, key: Key) -> Vec<Action> {
+        let Some(child) = self.children.remove(&key) else {
+            return Vec::new();
+        };
+        self.unindex(key, child.phase);
+        vec![Action::Remove(key)]
+    }
+
+    fn unindex(&mut self, key: Key, phase: Phase) {
+        match phase {
+            Phase::Up { .. } => false,
+            Phase::Stopping(_) => self.stopping.remove(&key),
+            Phase::Waiting { due } => self.waiting.remove(&(due, key)),
+            Phase::Failed => self.failed.remove(&key),
+        };
     }
 }
 
@@ -308,7 +362,7 @@ fn wait(backoff: Backoff, streak: u32, jitter: f64) -> Duration {
         0 => backoff.first,
         n => doubled(backoff.first, n).max(doubled(STEP, n - 1)),
     };
-    full.min(backoff.max).mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
+    full.min(backoff.max).min(LONGEST).mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 #[cfg(test)]

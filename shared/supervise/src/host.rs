@@ -122,7 +122,8 @@ impl<A: Actor<Context = Context<A>>> Host<A> {
         let ended = tokio::select! {
             biased;
             result = self.finished() => Some((result, ExitReason::Normal)),
-            Ok(()) = stopped => None,
+            // Asked, or the supervisor itself is gone: nobody runs unwatched.
+            _ = stopped => None,
         };
         let (result, unsaid) = match ended {
             Some(ended) => ended,

@@ -98,13 +98,16 @@ impl<A: Actor> ActorRef<A> {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let seat = self.shared.seat.load_full();
-        async move { deliver(&seat, Envelope::new(message, None)).await }
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let seat = shared.seat.load_full();
+            deliver(&seat, Envelope::new(message, None)).await
+        }
     }
 
     /// Waits for room in the mailbox (10 s at most), then for the answer.
     ///
-    /// When the actor dies meanwhile the answer is [`Refusal::Restarting`]. How long the actor may
+    /// When the actor dies meanwhile, or drops the message unanswered, the answer is [`Refusal::Restarting`]. How long the actor may
     /// think is the caller's to limit. Dropping the future before the handler has begun cancels
     /// the message; after that, only the answer is lost.
     pub fn send<M>(&self, message: M) -> impl Future<Output = Result<M::Result, Refusal>> + Send + use<A, M>

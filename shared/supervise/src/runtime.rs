@@ -23,7 +23,10 @@ pub fn run<F: Future>(workers: usize, main: F) -> io::Result<F::Output> {
     let pool = Arc::new(pool);
     let system = actix::System::with_tokio_rt(|| Arc::clone(&pool));
     let output = system.block_on(main);
+    // Local tasks end here, and what they own may need the pool to end.
+    let inside = pool.enter();
     drop(system);
+    drop(inside);
     if let Some(pool) = Arc::into_inner(pool) {
         pool.shutdown_timeout(END_WAIT);
     }

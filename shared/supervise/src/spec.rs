@@ -16,6 +16,9 @@ use crate::tree::NestedSeat;
 /// enough that a stuck actor is noticed.
 const MAILBOX_MESSAGES: usize = 256;
 
+/// The most a mailbox may hold: past this, memory and waiting are the problem, not bursts.
+const MAILBOX_MOST: usize = 65_536;
+
 /// How long a stopping actor may take unless its spec says otherwise.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -66,7 +69,7 @@ pub struct Intensity {
 pub struct Backoff {
     /// The wait before the first restart; zero is allowed.
     pub first: Duration,
-    /// The longest wait.
+    /// The longest wait; never more than a day.
     pub max: Duration,
 }
 
@@ -114,9 +117,9 @@ impl ChildSpec {
         self
     }
 
-    /// How many messages the mailbox holds; at least one.
+    /// How many messages the mailbox holds: 1 to 65,536.
     pub fn mailbox(mut self, capacity: usize) -> Self {
-        self.settings.mailbox = capacity.max(1);
+        self.settings.mailbox = capacity.clamp(1, MAILBOX_MOST);
         self
     }
 

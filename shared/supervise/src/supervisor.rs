@@ -89,8 +89,9 @@ impl SupervisorRef {
         handle
     }
 
-    /// Starts one more child. `Ok` when its factory has run; should that fail, the child is
-    /// treated like one that fell later. A failed child of the same name is replaced.
+    /// Starts one more child. On `Ok` its reference is bound, unless a group restart is under way,
+    /// which it joins. A factory that panics is treated like a child that fell later. A failed
+    /// child of the same name is replaced.
     pub async fn start_child(&self, child: ChildSpec) -> Result<(), StartError> {
         self.ask(|reply| Command::Start(child, reply)).await.unwrap_or(Err(StartError::NotRunning))
     }
