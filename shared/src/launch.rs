@@ -33,7 +33,7 @@ pub enum Transport {
     },
     /// Streamable HTTP.
     Http {
-        /// The endpoint.
+        /// The endpoint; behind its `?` it may hold `${env:NAME}` (a key that the server wants in the query).
         url: String,
         /// Constant headers (credentials included); values may hold `${env:NAME}`.
         headers: BTreeMap<String, String>,

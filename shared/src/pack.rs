@@ -1,1 +1,234 @@
-//! To be written.
+//! Pack files: one JSON file that describes a tool family. The same format at every level; what is only odd in a file of
+//! the user's own is an error in one that came with the working directory.
+
+use crate::doc::{Fields, Node, Problem, Problems, parse_json, ticked};
+use crate::launch::{LaunchPlan, Origin};
+use crate::names::PackName;
+
+mod command;
+mod endpoint;
+mod mcp;
+mod references;
+
+/// Largest pack file: a pack is a command line or an endpoint, not a program.
+pub const MAX_FILE_BYTES: usize = 256 * 1024;
+/// Labels of one pack: a selector reads them all for each tool.
+const MAX_LABELS: usize = 64;
+/// Longest label.
+const MAX_LABEL_BYTES: usize = 64;
+/// Fields that belong under `parameters`, for the hint when they stand beside it.
+const PARAMETER_FIELDS: [&str; 15] = [
+    "transport",
+    "command",
+    "args",
+    "cwd",
+    "env",
+    "url",
+    "headers",
+    "auth",
+    "tls",
+    "timeoutSeconds",
+    "initTimeoutSeconds",
+    "defaultArgs",
+    "replay",
+    "restart",
+    "specUrl",
+];
+
+/// What a pack file says, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// The pack's name as far as it could be read, also of a broken pack.
+    pub name: Option<PackName>,
+    /// The pack; there exactly if there are no problems.
+    pub pack: Option<Pack>,
+    /// Why the pack cannot be loaded.
+    pub problems: Vec<Problem>,
+    /// What is odd but does no harm.
+    pub warnings: Vec<Problem>,
+}
+
+/// One pack, valid as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pack {
+    /// The namespace of its sub-tools.
+    pub name: PackName,
+    /// False: the pack only turns off another one of its name, or itself.
+    pub enabled: bool,
+    /// For people.
+    pub description: Option<String>,
+    /// The file's own labels.
+    pub labels: Vec<String>,
+    /// Sub-tools that are not offered, by their own names.
+    pub disabled_sub_tools: Vec<String>,
+    /// A global pack that no project may redirect or disable.
+    pub project_override_forbidden: bool,
+    /// What it offers.
+    pub body: PackBody,
+}
+
+/// What stands behind a pack.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // nearly every pack is the large one, and there are at most 64
+pub enum PackBody {
+    /// An MCP server.
+    Mcp(LaunchPlan),
+    /// An OpenAPI document. Recognised, but only a disabled pack can hold it.
+    RestApi,
+    /// A disabled pack whose parameters are absent or wrong.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    McpServer,
+    RestApi,
+}
+
+/// The two collectors of a file, and what its origin makes of an odd field.
+struct Report<'a> {
+    origin: Origin,
+    problems: &'a Problems,
+    warnings: &'a Problems,
+}
+
+impl Report<'_> {
+    /// An unknown or unused field: an error in a file that somebody else wrote, a warning in one's own.
+    fn odd(&self, line: u32, message: impl AsRef<str>) {
+        match self.origin {
+            Origin::Project => self.problems.add(line, message),
+            Origin::Global | Origin::Server => self.warnings.add(line, message),
+        }
+    }
+
+    /// Marks a field as known and reports it if it is there.
+    fn unused(&self, fields: &mut Fields<'_>, name: &'static str, place: &str) {
+        if fields.take(name).is_some() {
+            self.odd(fields.line_of(name), format!("`{name}` has no meaning {place}, remove it"));
+        }
+    }
+
+    fn finish(&self, fields: &Fields<'_>) {
+        for (_, line, message) in fields.unknown() {
+            self.odd(line, message);
+        }
+    }
+}
+
+/// Reads a pack file.
+pub fn parse_pack(file: &str, text: &str, origin: Origin) -> Parsed {
+    let (problems, warnings) = (Problems::new(file), Problems::new(file));
+    let mut name = None;
+    let mut pack = None;
+    if text.len() > MAX_FILE_BYTES {
+        problems.add(1, format!("the file has {} bytes, expected at most {MAX_FILE_BYTES}", text.len()));
+    } else {
+        match parse_json(file, text) {
+            Ok(node) => pack = envelope(file, &node, origin, &problems, &warnings, &mut name),
+            Err(list) => return Parsed { name, pack, problems: list, warnings: Vec::new() },
+        }
+    }
+    if !problems.is_empty() {
+        pack = None;
+    }
+    Parsed { name, pack, problems: problems.into_list(), warnings: warnings.into_list() }
+}
+
+fn envelope(
+    file: &str,
+    node: &Node,
+    origin: Origin,
+    problems: &Problems,
+    warnings: &Problems,
+    name_out: &mut Option<PackName>,
+) -> Option<Pack> {
+    let report = Report { origin, problems, warnings };
+    let mut fields = Fields::of(node, "the pack", problems)?;
+    fields.require("name", "a name such as chrome");
+    let name = fields.take_parsed("name", PackName::parse);
+    name_out.clone_from(&name);
+    let enabled = match fields.has("enabled") {
+        true => fields.take_bool("enabled"),
+        false => fields.take("enabled").is_none().then_some(true),
+    };
+    let description = fields.take_str("description").map(str::to_owned);
+    let labels = labels(&mut fields);
+    let disabled_sub_tools = texts(&mut fields, "disabledSubTools", "a list such as [\"delete_page\"]");
+    let project_override = match origin {
+        Origin::Global => fields.take_enum("projectOverride", &[("allow", false), ("forbid", true)]),
+        Origin::Server | Origin::Project => {
+            report.unused(&mut fields, "projectOverride", "outside of the global packs");
+            None
+        }
+    };
+    let off = enabled == Some(false);
+    if !off {
+        fields.require("type", "mcp_server");
+    }
+    let kind = fields.take_enum("type", &[("mcp_server", Type::McpServer), ("rest_api", Type::RestApi)]);
+    if !off && kind == Some(Type::McpServer) {
+        fields.require("parameters", "a mapping with `transport` and `command` or `url`");
+    }
+    let parameters = fields.take("parameters");
+    for (key, line, message) in fields.unknown() {
+        match PARAMETER_FIELDS.contains(&key) {
+            true => report.odd(line, format!("{} belongs under `parameters`", ticked(key))),
+            false => report.odd(line, message),
+        }
+    }
+    let shell =
+        mcp::Envelope { name: name.clone(), labels: labels.clone(), disabled_sub_tools: disabled_sub_tools.clone() };
+    let body = match (kind, parameters) {
+        (Some(Type::RestApi), _) if off => PackBody::RestApi,
+        (Some(Type::RestApi), _) => {
+            let advice =
+                "rest_api packs are not supported by this release; wrap the API in an MCP server (type mcp_server)";
+            fields.add("type", advice);
+            return None;
+        }
+        (Some(Type::McpServer), Some(parameters)) if off => {
+            // Turning a broken pack off must work; its mistakes are only mentioned.
+            let (inner, odd) = (Problems::new(file), Problems::new(file));
+            let plan = mcp::plan(parameters, shell, &Report { origin, problems: &inner, warnings: &odd });
+            let faultless = inner.is_empty();
+            for problem in inner.into_list().into_iter().chain(odd.into_list()) {
+                warnings.add(problem.line, problem.message);
+            }
+            plan.filter(|_| faultless).map_or(PackBody::Nothing, PackBody::Mcp)
+        }
+        (Some(Type::McpServer), Some(parameters)) => PackBody::Mcp(mcp::plan(parameters, shell, &report)?),
+        (Some(Type::McpServer) | None, _) if off => PackBody::Nothing,
+        (Some(Type::McpServer) | None, _) => return None,
+    };
+    Some(Pack {
+        name: name?,
+        enabled: enabled?,
+        description,
+        labels,
+        disabled_sub_tools,
+        project_override_forbidden: project_override.unwrap_or(false),
+        body,
+    })
+}
+
+fn texts(fields: &mut Fields<'_>, name: &'static str, expected: &str) -> Vec<String> {
+    fields.take_strs(name, expected).unwrap_or_default().into_iter().map(|(text, _)| text.to_owned()).collect()
+}
+
+fn labels(fields: &mut Fields<'_>) -> Vec<String> {
+    let list = fields.take_strs("labels", "a list such as [\"browser\"]").unwrap_or_default();
+    if list.len() > MAX_LABELS {
+        fields.add("labels", format!("{} labels, expected at most {MAX_LABELS}", list.len()));
+    }
+    let good = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    for (label, line) in &list {
+        if label.is_empty() || label.len() > MAX_LABEL_BYTES || !label.chars().all(good) {
+            let shown = crate::show::quoted(label, 80);
+            fields.problems().add(*line, format!("a label is 1 to {MAX_LABEL_BYTES} of [A-Za-z0-9_.:/-], got {shown}"));
+        }
+    }
+    list.into_iter().map(|(label, _)| label.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests;

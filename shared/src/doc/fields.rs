@@ -221,20 +221,20 @@ impl<'a> Fields<'a> {
         Some(entries.iter().map(|e| (e.key.clone(), e.value.to_value())).collect())
     }
 
-    /// Fields that nobody took, as line and message.
-    pub fn unknown(&self) -> Vec<(u32, String)> {
+    /// Fields that nobody took: key, line and message.
+    pub fn unknown(&self) -> Vec<(&'a str, u32, String)> {
         let unknown = self.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
         unknown
             .map(|e| {
                 let hint = nearest_field(&e.key, &self.known);
-                (e.line, format!("unknown field {} in {}{hint}", ticked(&e.key), self.what))
+                (e.key.as_str(), e.line, format!("unknown field {} in {}{hint}", ticked(&e.key), self.what))
             })
             .collect()
     }
 
     /// Reports the fields that nobody took.
     pub fn finish(self) {
-        for (line, message) in self.unknown() {
+        for (_, line, message) in self.unknown() {
             self.problems.add(line, message);
         }
     }

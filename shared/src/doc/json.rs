@@ -119,10 +119,12 @@ impl Builder<'_> {
                         ast::ObjectPropName::Word(lit) => lit.value.to_owned(),
                     };
                     let value = self.node(property.value, depth + 1);
-                    if let Some(first) = seen.insert(key.clone(), line) {
-                        self.problems.add(line, duplicate(&key, first));
-                    } else {
-                        entries.push(Entry { key, line, value });
+                    match seen.get(&key) {
+                        Some(first) => self.problems.add(line, duplicate(&key, *first)),
+                        None => {
+                            seen.insert(key.clone(), line);
+                            entries.push(Entry { key, line, value });
+                        }
                     }
                 }
                 Kind::Mapping(entries)

@@ -166,9 +166,12 @@ impl<'a> Reader<'a> {
                 value.line = line;
             }
             let Some(key) = key else { continue };
-            match seen.insert(key.clone(), line) {
-                Some(first) => self.problems.add(line, duplicate(&key, first)),
-                None => entries.push(Entry { key, line, value }),
+            match seen.get(&key) {
+                Some(first) => self.problems.add(line, duplicate(&key, *first)),
+                None => {
+                    seen.insert(key.clone(), line);
+                    entries.push(Entry { key, line, value });
+                }
             }
         }
     }
