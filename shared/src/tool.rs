@@ -5,6 +5,22 @@ use serde::{Deserialize, Serialize};
 use crate::json::Raw;
 use crate::names::ToolName;
 
+/// Native tools that every Foot has: a task that needs one blocks while no Foot is there, it never fails as unknown.
+pub const NATIVE_TOOLS: [&str; 12] = [
+    "read_local_file",
+    "write_local_file",
+    "edit_local_file",
+    "list_local_files",
+    "search_local_files",
+    "shell_execute",
+    "process_start",
+    "process_status",
+    "process_output",
+    "process_stop",
+    "git_status",
+    "pdf_extract_text",
+];
+
 /// Whether a call whose outcome is unknown may simply run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

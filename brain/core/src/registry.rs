@@ -1,1 +1,313 @@
-//! To be written.
+//! The tool table: `tools.yaml`, the server's own tools, and what a session's clients report, seen as one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use vance_shared::ids::ClientId;
+use vance_shared::json::Raw;
+use vance_shared::names::{SUBTOOL_SEPARATOR, ToolName};
+use vance_shared::tool::{NATIVE_TOOLS, Replay, ToolSpec};
+
+use crate::spec::{Backing, EngineSpec, Location, OfflineStrategy, RegistryEntry, RegistryFile, Side};
+
+/// Whether the server's side of a tool can run now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerSide {
+    /// Now.
+    Up,
+    /// Soon: its MCP server starts or restarts; a call waits within its deadline.
+    Starting,
+    /// Not: its MCP server failed, or nothing offers it.
+    Down {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// The state of one server pack.
+pub type PackStates = BTreeMap<String, ServerSide>;
+
+/// The Brain's table. A snapshot: a change makes a new one with a higher revision.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    /// `tools.yaml`.
+    pub file: RegistryFile,
+    /// Built-in tools and tools of server packs, by full name.
+    pub server_tools: BTreeMap<ToolName, Arc<ToolSpec>>,
+    /// Server packs by name.
+    pub packs: PackStates,
+    /// Engines by id.
+    pub engines: BTreeMap<String, EngineSpec>,
+    /// Rises with each change.
+    pub revision: u64,
+}
+
+/// One client as a session sees it.
+#[derive(Debug, Clone)]
+pub struct ClientView {
+    /// Identity.
+    pub client_id: ClientId,
+    /// Name for people.
+    pub name: String,
+    /// Machine name.
+    pub machine: String,
+    /// Connected now (otherwise within its grace time).
+    pub online: bool,
+    /// Milliseconds since the epoch of the last frame that was not a heartbeat.
+    pub last_active_ms: i64,
+    /// Tools by name.
+    pub tools: Arc<HashMap<ToolName, Arc<ToolSpec>>>,
+    /// Packs that still start.
+    pub loading: Arc<BTreeSet<String>>,
+}
+
+impl ClientView {
+    /// True if a task may mean this client by that word.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        self.client_id.as_str() == wanted || self.name == wanted
+    }
+}
+
+/// A session's clients and what its owner's clients ever reported.
+#[derive(Debug, Clone, Default)]
+pub struct SessionView {
+    /// Clients that are online or in grace.
+    pub clients: Vec<ClientView>,
+    /// Last definitions of tools that clients of this owner reported.
+    pub known: Arc<BTreeMap<ToolName, Arc<ToolSpec>>>,
+}
+
+/// One tool as one session knows it.
+#[derive(Debug, Clone)]
+pub struct KnownTool {
+    /// Where it can run.
+    pub location: Location,
+    /// The server's side, if the location has one.
+    pub server: Option<(ToolName, ServerSide)>,
+    /// The name under which clients report it.
+    pub client_name: ToolName,
+    /// The entry's strategy.
+    pub offline_strategy: Option<OfflineStrategy>,
+    /// The entry's alternative.
+    pub fallback_tool: Option<ToolName>,
+    /// Definition, as far as it is known.
+    pub spec: Option<Arc<ToolSpec>>,
+    /// Labels of the entry besides the definition's.
+    pub extra_labels: Vec<String>,
+}
+
+impl KnownTool {
+    /// Labels of definition and entry.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.spec.iter().flat_map(|s| s.labels.iter()).chain(&self.extra_labels).map(String::as_str)
+    }
+
+    /// Replay class; a tool without a definition is unsafe.
+    pub fn replay(&self) -> Replay {
+        self.spec.as_ref().map_or(Replay::Unsafe, |s| s.replay)
+    }
+}
+
+impl Registry {
+    /// Finds a tool for a session. `None`: unknown.
+    pub fn lookup(&self, view: &SessionView, name: &ToolName) -> Option<KnownTool> {
+        match self.file.get(name) {
+            Some(entry) => Some(self.registered(view, entry)),
+            None => self.unregistered(view, name),
+        }
+    }
+
+    fn registered(&self, view: &SessionView, entry: &RegistryEntry) -> KnownTool {
+        let has_server = entry.location != Location::Client;
+        let server_name = self.name_behind(entry, |n| self.server_tools.contains_key(n));
+        let client_name = self.name_behind(entry, |n| client_definition(view, n).is_some());
+        let server = has_server.then(|| (server_name.clone(), self.server_side(entry, &server_name)));
+        let of_server = if has_server { self.server_tools.get(&server_name).cloned() } else { None };
+        KnownTool {
+            location: entry.location,
+            server,
+            spec: of_server.or_else(|| client_definition(view, &client_name)),
+            client_name,
+            offline_strategy: entry.offline_strategy,
+            fallback_tool: entry.fallback_tool.clone(),
+            extra_labels: entry.labels.clone(),
+        }
+    }
+
+    /// The entry's own name, or `<pack>__<tool>` where only that is offered.
+    fn name_behind(&self, entry: &RegistryEntry, offered: impl Fn(&ToolName) -> bool) -> ToolName {
+        let Some(Backing::McpServer { pack, tool }) = &entry.backing else { return entry.name.clone() };
+        let sub = tool.as_deref().unwrap_or(entry.name.as_str());
+        let prefixed =
+            ToolName::parse(&format!("{pack}{SUBTOOL_SEPARATOR}{sub}")).unwrap_or_else(|_| entry.name.clone());
+        if tool.is_none() && offered(&entry.name) && !offered(&prefixed) { entry.name.clone() } else { prefixed }
+    }
+
+    fn server_side(&self, entry: &RegistryEntry, name: &ToolName) -> ServerSide {
+        if let Some(Backing::McpServer { pack, .. }) = &entry.backing {
+            return match self.packs.get(pack) {
+                Some(ServerSide::Up) if !self.server_tools.contains_key(name) => {
+                    ServerSide::Down { reason: format!("server pack '{pack}' offers no tool '{}'", name.as_str()) }
+                }
+                Some(state) => state.clone(),
+                None => ServerSide::Down {
+                    reason: format!("there is no server pack '{pack}'; put {pack}.json into the Brain's packs folder"),
+                },
+            };
+        }
+        self.side_of(name)
+    }
+
+    fn side_of(&self, name: &ToolName) -> ServerSide {
+        match self.server_tools.get(name) {
+            None => ServerSide::Down { reason: format!("the server offers no tool '{name}'") },
+            Some(spec) => spec.pack.as_ref().and_then(|p| self.packs.get(p)).cloned().unwrap_or(ServerSide::Up),
+        }
+    }
+
+    fn unregistered(&self, view: &SessionView, name: &ToolName) -> Option<KnownTool> {
+        let plain = |location, server, spec| KnownTool {
+            location,
+            server,
+            client_name: name.clone(),
+            offline_strategy: None,
+            fallback_tool: None,
+            spec,
+            extra_labels: Vec::new(),
+        };
+        if let Some(spec) = self.server_tools.get(name) {
+            let side = self.side_of(name);
+            return Some(plain(Location::Server, Some((name.clone(), side)), Some(spec.clone())));
+        }
+        let starting = self.packs.iter().find(|(pack, side)| name.is_of_pack(pack) && **side != ServerSide::Up);
+        if let Some((_, side)) = starting {
+            return Some(plain(Location::Server, Some((name.clone(), side.clone())), None));
+        }
+        if let Some(spec) = client_definition(view, name) {
+            return Some(plain(Location::Client, None, Some(spec)));
+        }
+        let loading = view.clients.iter().flat_map(|c| c.loading.iter()).any(|pack| name.is_of_pack(pack));
+        (loading || NATIVE_TOOLS.contains(&name.as_str())).then(|| plain(Location::Client, None, None))
+    }
+
+    /// Why a client may not offer a tool of this name, if so: it never replaces a server tool.
+    pub fn refuses(&self, name: &ToolName) -> Option<String> {
+        let only_server = match self.file.get(name) {
+            Some(entry) => entry.location == Location::Server,
+            None => self.server_tools.contains_key(name),
+        };
+        only_server.then(|| format!("'{name}' is a tool of the server; a client's tool cannot replace it"))
+    }
+
+    /// All names that a session can mean, for suggestions and lists.
+    pub fn names(&self, view: &SessionView) -> BTreeSet<ToolName> {
+        let clients = view.clients.iter().flat_map(|c| c.tools.keys());
+        self.file.keys().chain(self.server_tools.keys()).chain(clients).cloned().collect()
+    }
+
+    /// The three names nearest to a misspelt one.
+    pub fn nearest(&self, view: &SessionView, name: &str) -> Vec<String> {
+        let natives = NATIVE_TOOLS.iter().map(|n| (*n).to_owned());
+        let all: BTreeSet<String> = self
+            .names(view)
+            .iter()
+            .map(|n| n.as_str().to_owned())
+            .chain(view.known.keys().map(|n| n.as_str().to_owned()))
+            .chain(natives)
+            .collect();
+        let mut scored: Vec<(f64, String)> = all.into_iter().map(|n| (strsim::jaro_winkler(name, &n), n)).collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        scored.into_iter().take(3).map(|(_, n)| n).collect()
+    }
+}
+
+/// A tool's definition as some client of the session reports it, or as one reported it last.
+fn client_definition(view: &SessionView, name: &ToolName) -> Option<Arc<ToolSpec>> {
+    let online_first = |c: &&ClientView| !c.online;
+    let mut clients: Vec<&ClientView> = view.clients.iter().collect();
+    clients.sort_by_key(online_first);
+    clients.into_iter().find_map(|c| c.tools.get(name)).or_else(|| view.known.get(name)).cloned()
+}
+
+/// A tool as the session's list shows it.
+#[derive(Debug, Clone)]
+pub struct ListedTool {
+    /// Name.
+    pub name: ToolName,
+    /// Everything known.
+    pub known: KnownTool,
+    /// Clients that offer it and are online.
+    pub clients: Vec<ClientId>,
+    /// Why it cannot run now; `None`: it can.
+    pub unavailable: Option<String>,
+}
+
+/// The active registry of a session: every tool with whether it can run now, and why not.
+pub fn list(registry: &Registry, view: &SessionView) -> Vec<ListedTool> {
+    registry
+        .names(view)
+        .into_iter()
+        .filter_map(|name| {
+            let known = registry.lookup(view, &name)?;
+            let offers = |c: &&ClientView| c.tools.contains_key(&known.client_name);
+            let clients: Vec<ClientId> =
+                view.clients.iter().filter(|c| c.online).filter(offers).map(|c| c.client_id.clone()).collect();
+            let unavailable = unavailable(view, &known, !clients.is_empty());
+            Some(ListedTool {
+                name,
+                clients: if known.location == Location::Server { Vec::new() } else { clients },
+                known,
+                unavailable,
+            })
+        })
+        .collect()
+}
+
+fn unavailable(view: &SessionView, known: &KnownTool, client_online: bool) -> Option<String> {
+    let server_up = matches!(known.server, Some((_, ServerSide::Up | ServerSide::Starting)));
+    let client_counts = client_online && known.location != Location::Server;
+    if server_up || client_counts {
+        return None;
+    }
+    if let Some((_, ServerSide::Down { reason })) = &known.server
+        && known.location == Location::Server
+    {
+        return Some(reason.clone());
+    }
+    let leaving = view.clients.iter().find(|c| !c.online && c.tools.contains_key(&known.client_name));
+    Some(match leaving {
+        Some(client) => format!("client '{}' is disconnected", client.name),
+        None => "no connected client offers it".to_owned(),
+    })
+}
+
+/// True if a list of names and `@labels` holds the tool.
+pub fn selects(list: &[String], name: &ToolName, known: &KnownTool) -> bool {
+    list.iter().any(|item| match item.strip_prefix('@') {
+        Some(label) => known.labels().any(|l| l == label),
+        None => item == name.as_str(),
+    })
+}
+
+/// Sides on which an engine lets a tool run. `None`: the engine has no such tool.
+pub fn engine_sides(engine: Option<&EngineSpec>, name: &ToolName, known: &KnownTool) -> Option<Vec<Side>> {
+    let all = vec![Side::Server, Side::Client];
+    let Some(engine) = engine else { return Some(all) };
+    if engine.server.is_none() && engine.client.is_none() {
+        return Some(all);
+    }
+    let holds = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|l| selects(l, name, known));
+    let mut sides = Vec::new();
+    if holds(&engine.server) {
+        sides.push(Side::Server);
+    }
+    if holds(&engine.client) {
+        sides.push(Side::Client);
+    }
+    (!sides.is_empty()).then_some(sides)
+}
+
+/// A tool of a client that reported no schema takes any object.
+pub fn any_object() -> Raw {
+    Raw::from(serde_json::json!({"type": "object"}))
+}

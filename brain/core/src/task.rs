@@ -1,1 +1,486 @@
-//! To be written.
+//! A task's life. State is the fold of its events; `handle` decides which events an input makes and what to do once they
+//! are stored.
+//!
+//! | from | event | to |
+//! |---|---|---|
+//! | pending | started (dependencies done, a slot is free) | running |
+//! | pending | skipped (a dependency failed, was cancelled or skipped) | skipped |
+//! | running | waiting (client absent, strategy block; line cut; outcome unknown) | blocked |
+//! | running | waiting (client absent, strategy queue) | queued |
+//! | running | skipped (client absent, strategy skip) | skipped |
+//! | blocked, queued | resumed | running |
+//! | running | completed, failed | completed, failed |
+//! | any live state | cancelled | cancelled |
+//! | failed, cancelled, skipped | retried (a person asks) | pending |
+//!
+//! Terminal states absorb: a late result is recorded and changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use vance_shared::call::{Fault, Outcome};
+use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
+use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
+use vance_shared::tool::{Replay, ToolResult};
+use vance_shared::trace::TraceContext;
+
+use crate::spec::{EngineSpec, TaskSpec};
+
+mod fold;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+/// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
+pub const MAX_SAFE_RERUNS: u32 = 5;
+
+/// Between two tries to reach a client that answered `busy`.
+pub const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+/// A task's state, in the contract's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the words are the documentation
+pub enum State {
+    Pending,
+    Running,
+    Blocked,
+    Queued,
+    Completed,
+    Failed,
+    Cancelled,
+    Skipped,
+}
+
+impl State {
+    /// No way out but a person's retry.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Pending | Self::Running | Self::Blocked | Self::Queued => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Skipped => true,
+        }
+    }
+
+    /// The contract's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Blocked => "blocked",
+            Self::Queued => "queued",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// What was submitted: the first event of a task's stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Identity.
+    pub task_id: TaskId,
+    /// The tree.
+    pub tree_id: TreeId,
+    /// The session.
+    pub session_id: SessionId,
+    /// The principal that submitted it.
+    pub owner: String,
+    /// The task around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// It waits for children and runs no steps itself.
+    #[serde(default)]
+    pub has_children: bool,
+    /// What must be done first.
+    #[serde(default)]
+    pub depends_on: Vec<TaskId>,
+    /// As written.
+    pub spec: TaskSpec,
+    /// The engine's sets, resolved at submission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineSpec>,
+    /// No client is expected.
+    #[serde(default)]
+    pub autonomous: bool,
+    /// The client that submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<ClientId>,
+    /// The submission's trace.
+    pub trace: TraceContext,
+}
+
+/// Where a call was placed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The server runs it.
+    Server,
+    /// A client runs it.
+    Client {
+        /// Who.
+        client_id: ClientId,
+        /// On which machine.
+        machine: String,
+    },
+}
+
+impl Place {
+    /// The client, if it is one.
+    pub fn client(&self) -> Option<&ClientId> {
+        match self {
+            Self::Server => None,
+            Self::Client { client_id, .. } => Some(client_id),
+        }
+    }
+}
+
+/// A call that has no outcome yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// Idempotency key.
+    pub call_id: CallId,
+    /// Deliveries so far.
+    pub attempt: u32,
+    /// Which step.
+    pub step: usize,
+    /// The tool as the task names it.
+    pub tool: ToolName,
+    /// Its name on the side that runs it.
+    pub target_tool: ToolName,
+    /// Where.
+    pub place: Place,
+    /// Evaluated arguments.
+    pub arguments: Raw,
+    /// May it run twice?
+    pub replay: Replay,
+    /// Deadline from dispatch.
+    pub timeout_ms: u64,
+    /// Its place in the trace.
+    pub trace: TraceContext,
+}
+
+/// Why a task waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// For any client (or the one that it is bound to) that offers the tool.
+    Client {
+        /// As the task names it.
+        tool: ToolName,
+        /// In the session's queue rather than blocked.
+        queued: bool,
+    },
+    /// For the client that runs its call: the line was cut.
+    Suspended {
+        /// As the task names it.
+        tool: ToolName,
+        /// Who runs it.
+        client_id: ClientId,
+        /// The call.
+        call_id: CallId,
+    },
+    /// For a person's word on an unknown outcome.
+    Unknown {
+        /// As the task names it.
+        tool: ToolName,
+        /// The call.
+        call_id: CallId,
+    },
+}
+
+impl Wait {
+    /// The reason, word for word as the documents have it.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Client { tool, .. } | Self::Suspended { tool, .. } => format!("Waiting for Client for Tool: {tool}"),
+            Self::Unknown { tool, call_id } => format!("Outcome unknown for Tool: {tool} (call {call_id})"),
+        }
+    }
+
+    fn state(&self) -> State {
+        if matches!(self, Self::Client { queued: true, .. }) { State::Queued } else { State::Blocked }
+    }
+}
+
+/// What happened to a task. Stored; the names are part of the store's format.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, clippy::large_enum_variant)] // the state table above says what each means; lists of events are short
+pub enum Event {
+    Submitted(Head),
+    Started {},
+    CallPlaced(OpenCall),
+    CallSentAgain { call_id: CallId, attempt: u32 },
+    CallWithdrawn { call_id: CallId },
+    CallEnded { call_id: CallId, outcome: Outcome },
+    LateResult { call_id: CallId, outcome: String },
+    Waiting { wait: Wait },
+    Resumed {},
+    StepFailed { error: Fault, attempt: u32, backoff_ms: u64 },
+    Resolved { call_id: CallId, verdict: Verdict },
+    Completed {},
+    Failed { error: Fault },
+    Cancelled { reason: String },
+    Skipped { reason: String },
+    Retried {},
+}
+
+impl Event {
+    /// The event's name in the store and in the event stream.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Submitted(_) => "task_submitted",
+            Self::Started {} => "task_started",
+            Self::CallPlaced(_) => "call_placed",
+            Self::CallSentAgain { .. } => "call_sent_again",
+            Self::CallWithdrawn { .. } => "call_withdrawn",
+            Self::CallEnded { .. } => "call_ended",
+            Self::LateResult { .. } => "late_result",
+            Self::Waiting { .. } => "task_waiting",
+            Self::Resumed {} => "task_resumed",
+            Self::StepFailed { .. } => "step_failed",
+            Self::Resolved { .. } => "call_resolved",
+            Self::Completed {} => "task_completed",
+            Self::Failed { .. } => "task_failed",
+            Self::Cancelled { .. } => "task_cancelled",
+            Self::Skipped { .. } => "task_skipped",
+            Self::Retried {} => "task_retried",
+        }
+    }
+}
+
+/// A person's word on an unknown outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It ran; this is its output.
+    Done {
+        /// The step's structured result.
+        output: Value,
+    },
+    /// It failed: the task fails.
+    Failed,
+    /// Run it again.
+    Retry,
+}
+
+/// What comes to a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// Run, or look again at what it waits for.
+    Start,
+    /// The answer to [`Effect::Route`].
+    Routed(Routed),
+    /// A verdict on a call. `from`: the client that said so.
+    CallEnded {
+        /// The call.
+        call_id: CallId,
+        /// Who says so; `None`: the server.
+        from: Option<ClientId>,
+        /// The verdict.
+        outcome: Outcome,
+    },
+    /// The line to the client that runs the call was cut.
+    CallSuspended(CallId),
+    /// The client is back and still runs the call.
+    CallAttached(CallId),
+    /// The client is back and never journalled the call.
+    CallNeverArrived(CallId),
+    /// The call was not sent (client gone or busy): nothing ran.
+    CallNotSent {
+        /// The call.
+        call_id: CallId,
+        /// Wait a little before routing again.
+        busy: bool,
+    },
+    /// All children are terminal.
+    ChildrenEnded(ChildrenEnd),
+    /// A dependency did not complete.
+    DependencyFailed {
+        /// Names it.
+        reason: String,
+    },
+    /// A person or a parent stops it.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// A person wants it to run again.
+    Retry,
+    /// A person's word.
+    Resolve(Verdict),
+    /// The task's own time is over.
+    TimedOut,
+}
+
+/// How a task's children ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildrenEnd {
+    /// Completed or skipped.
+    Done,
+    /// One failed.
+    Failed {
+        /// The file's id of one that failed.
+        child: String,
+    },
+    /// One was cancelled, none failed.
+    Cancelled {
+        /// The file's id of one that was cancelled.
+        child: String,
+    },
+}
+
+/// Where the current step goes.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // lives for one match
+pub enum Routed {
+    /// Place it.
+    Placed(OpenCall),
+    /// Wait for a client.
+    Wait {
+        /// Queue instead of block.
+        queued: bool,
+    },
+    /// Skip the task.
+    Skip,
+    /// The step cannot run.
+    Fault(Fault),
+}
+
+/// What to do once the events are stored.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // lives for one match
+pub enum Effect {
+    /// Decide where the current step runs; needs no stored state before it.
+    Route,
+    /// Deliver the call.
+    Dispatch(OpenCall),
+    /// Ask the session how the call stands on its client.
+    Reattach(OpenCall),
+    /// Stop the call where it runs.
+    CancelCall(OpenCall, String),
+    /// The result is stored: tell the client that it may forget it.
+    Ack(CallId, ClientId),
+    /// Nothing to do until something changes.
+    Park,
+    /// Look again after this time.
+    LookAgain(Duration),
+    /// The children may run now.
+    ChildrenMayRun,
+    /// Terminal.
+    Ended,
+}
+
+/// The answer to an input.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Step {
+    /// To be stored first, all or nothing.
+    pub events: Vec<Event>,
+    /// To be done then.
+    pub effects: Vec<Effect>,
+    /// A person's command that makes no sense now, with the reason.
+    pub refused: Option<Fault>,
+}
+
+/// One call in the task's history, in the contract's shape.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[allow(missing_docs)] // fields are the contract's
+pub struct CallRecord {
+    pub call_id: CallId,
+    pub tool: ToolName,
+    pub route: &'static str,
+    pub client_id: Option<ClientId>,
+    pub machine: Option<String>,
+    pub attempts: u32,
+    pub outcome: Option<String>,
+    pub trace_id: String,
+    pub started_at: i64,
+    pub ended_at: Option<i64>,
+    pub late: Option<String>,
+}
+
+/// A task, folded from its events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// As submitted.
+    pub head: Arc<Head>,
+    /// Where it is.
+    pub state: State,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+    /// Why it was skipped or cancelled.
+    pub reason: Option<String>,
+    /// Why it failed.
+    pub error: Option<Fault>,
+    /// The next step.
+    pub step: usize,
+    /// Attempts of the current step that failed.
+    pub failed_attempts: u32,
+    /// Unknown outcomes of the current step that were simply run again.
+    pub safe_reruns: u32,
+    /// Results by name.
+    pub results: BTreeMap<String, Value>,
+    /// The last step's result.
+    pub last_result: Option<Value>,
+    /// The call without an outcome.
+    pub call: Option<OpenCall>,
+    /// All calls.
+    pub calls: Vec<CallRecord>,
+    /// Milliseconds that it has been running before `running_since`.
+    pub ran_ms: i64,
+    /// Since when it runs.
+    pub running_since: Option<i64>,
+    /// Submission.
+    pub created_at: i64,
+    /// Last event.
+    pub updated_at: i64,
+    /// Events so far: the version of the stream.
+    pub version: u32,
+}
+
+impl Task {
+    /// The client that ran its calls so far.
+    pub fn served_by(&self) -> Option<&ClientId> {
+        self.calls.iter().rev().find_map(|c| c.client_id.as_ref())
+    }
+
+    /// The `blocked_reason` of the API.
+    pub fn blocked_reason(&self) -> Option<String> {
+        self.wait.as_ref().map(Wait::reason)
+    }
+
+    /// The step that is next, if there is one.
+    pub fn current_step(&self) -> Option<&crate::spec::StepSpec> {
+        self.head.spec.steps.get(self.step)
+    }
+
+    /// `as:` names of its steps, else the last step's result under `result`.
+    pub fn output(&self) -> Value {
+        if self.results.is_empty() {
+            return self.last_result.as_ref().map_or(Value::Null, |r| json!({ "result": r }));
+        }
+        Value::Object(self.results.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    /// Milliseconds of the task's `timeout` that are left.
+    pub fn time_left_ms(&self, now: i64) -> Option<i64> {
+        let limit = i64::try_from(self.head.spec.timeout?.as_millis()).unwrap_or(i64::MAX);
+        let running = self.running_since.map_or(0, |since| now.saturating_sub(since));
+        Some(limit.saturating_sub(self.ran_ms.saturating_add(running)))
+    }
+}
+
+/// A tool's result as expressions and the API see it.
+pub fn shown_result(result: &ToolResult) -> Value {
+    json!({
+        "text": result.joined_text(),
+        "structured": result.structured.as_ref().map(Raw::value),
+        "content": result.content.value(),
+    })
+}

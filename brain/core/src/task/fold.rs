@@ -1,0 +1,206 @@
+//! Events to state. No decision is made here: what is stored has happened.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vance_shared::call::Outcome;
+use vance_shared::ids::CallId;
+
+use super::{CallRecord, Event, Head, OpenCall, Place, State, Task, Verdict, shown_result};
+
+impl Task {
+    /// A task that was just submitted.
+    pub fn new(head: Head, at: i64) -> Self {
+        Self {
+            head: Arc::new(head),
+            state: State::Pending,
+            wait: None,
+            reason: None,
+            error: None,
+            step: 0,
+            failed_attempts: 0,
+            safe_reruns: 0,
+            results: BTreeMap::new(),
+            last_result: None,
+            call: None,
+            calls: Vec::new(),
+            ran_ms: 0,
+            running_since: None,
+            created_at: at,
+            updated_at: at,
+            version: 1,
+        }
+    }
+
+    /// Folds a whole stream. `None` if it does not begin with a submission.
+    pub fn of(events: impl IntoIterator<Item = (Event, i64)>) -> Option<Self> {
+        let mut events = events.into_iter();
+        let (Event::Submitted(head), at) = events.next()? else { return None };
+        let mut task = Self::new(head, at);
+        for (event, at) in events {
+            task.fold(&event, at);
+        }
+        Some(task)
+    }
+
+    /// Folds one event.
+    pub fn fold(&mut self, event: &Event, at: i64) {
+        self.version += 1;
+        self.updated_at = at;
+        match event {
+            Event::Submitted(_) => {}
+            Event::Started {} | Event::Resumed {} => {
+                self.wait = None;
+                self.enter(State::Running, at);
+            }
+            Event::CallPlaced(call) => {
+                self.calls.push(record(call, at));
+                self.call = Some(call.clone());
+            }
+            Event::CallSentAgain { call_id, attempt } => {
+                if let Some(call) = self.call.as_mut().filter(|c| c.call_id == *call_id) {
+                    call.attempt = *attempt;
+                }
+                if let Some(record) = self.record(call_id) {
+                    record.attempts = *attempt;
+                }
+            }
+            Event::CallWithdrawn { call_id } => {
+                self.calls.retain(|c| c.call_id != *call_id);
+                self.close(call_id);
+            }
+            Event::CallEnded { call_id, outcome } => self.ended(call_id, outcome, at),
+            Event::LateResult { call_id, outcome } => {
+                if let Some(record) = self.record(call_id) {
+                    record.late = Some(outcome.clone());
+                }
+            }
+            Event::Waiting { wait } => {
+                self.enter(wait.state(), at);
+                self.wait = Some(wait.clone());
+            }
+            Event::StepFailed { attempt, .. } => self.failed_attempts = *attempt,
+            Event::Resolved { call_id, verdict } => self.resolved(call_id, verdict, at),
+            Event::Completed {} => self.end(State::Completed, at),
+            Event::Failed { error } => {
+                self.error = Some(error.clone());
+                self.end(State::Failed, at);
+            }
+            Event::Cancelled { reason } => {
+                self.reason = Some(reason.clone());
+                self.cancel_open(at);
+                self.end(State::Cancelled, at);
+            }
+            Event::Skipped { reason } => {
+                self.reason = Some(reason.clone());
+                self.end(State::Skipped, at);
+            }
+            Event::Retried {} => {
+                self.enter(State::Pending, at);
+                (self.error, self.reason, self.wait, self.call) = (None, None, None, None);
+                (self.failed_attempts, self.safe_reruns, self.ran_ms) = (0, 0, 0);
+            }
+        }
+    }
+
+    fn enter(&mut self, state: State, at: i64) {
+        if let Some(since) = self.running_since.take() {
+            self.ran_ms = self.ran_ms.saturating_add(at.saturating_sub(since));
+        }
+        if state == State::Running {
+            self.running_since = Some(at);
+        }
+        self.state = state;
+    }
+
+    fn end(&mut self, state: State, at: i64) {
+        self.cancel_open(at);
+        self.wait = None;
+        self.enter(state, at);
+    }
+
+    /// A terminal task has no open call; one that was open ends as cancelled in the history.
+    fn cancel_open(&mut self, at: i64) {
+        if let Some(call) = self.call.take()
+            && let Some(record) = self.record(&call.call_id)
+            && record.outcome.is_none()
+        {
+            record.outcome = Some("cancelled".to_owned());
+            record.ended_at = Some(at);
+        }
+    }
+
+    fn ended(&mut self, call_id: &CallId, outcome: &Outcome, at: i64) {
+        if let Some(record) = self.record(call_id) {
+            record.outcome = Some(outcome.word().to_owned());
+            record.ended_at = Some(at);
+        }
+        match outcome {
+            Outcome::Done(result) => {
+                self.close(call_id);
+                self.step_done(shown_result(result));
+            }
+            Outcome::Unknown { .. } => self.safe_reruns += 1,
+            Outcome::Failed { .. } | Outcome::Cancelled { .. } => self.close(call_id),
+        }
+    }
+
+    fn resolved(&mut self, call_id: &CallId, verdict: &Verdict, at: i64) {
+        if let Some(record) = self.record(call_id) {
+            let word = match verdict {
+                Verdict::Done { .. } => "done",
+                Verdict::Failed => "failed",
+                Verdict::Retry => "unknown",
+            };
+            record.outcome = Some(word.to_owned());
+            record.ended_at = Some(at);
+        }
+        self.close(call_id);
+        if let Verdict::Done { output } = verdict {
+            let text = match output {
+                Value::String(text) => text.clone(),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            self.step_done(json!({"text": text, "structured": output, "content": []}));
+        }
+    }
+
+    fn step_done(&mut self, result: Value) {
+        if let Some(name) = self.current_step().and_then(|s| s.r#as.clone()) {
+            self.results.insert(name, result.clone());
+        }
+        self.last_result = Some(result);
+        self.step += 1;
+        (self.failed_attempts, self.safe_reruns) = (0, 0);
+    }
+
+    fn close(&mut self, call_id: &CallId) {
+        self.call.take_if(|c| c.call_id == *call_id);
+    }
+
+    fn record(&mut self, call_id: &CallId) -> Option<&mut CallRecord> {
+        self.calls.iter_mut().rev().find(|c| c.call_id == *call_id)
+    }
+}
+
+fn record(call: &OpenCall, at: i64) -> CallRecord {
+    let (route, client_id, machine) = match &call.place {
+        Place::Server => ("server", None, None),
+        Place::Client { client_id, machine } => ("client", Some(client_id.clone()), Some(machine.clone())),
+    };
+    CallRecord {
+        call_id: call.call_id.clone(),
+        tool: call.tool.clone(),
+        route,
+        client_id,
+        machine,
+        attempts: call.attempt,
+        outcome: None,
+        trace_id: call.trace.trace_id(),
+        started_at: at,
+        ended_at: None,
+        late: None,
+    }
+}

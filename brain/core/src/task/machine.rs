@@ -1,0 +1,394 @@
+//! Inputs to events and effects.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use vance_shared::call::{Fault, Outcome};
+use vance_shared::ids::{CallId, ClientId};
+use vance_shared::tool::Replay;
+
+use super::{
+    BUSY_WAIT, ChildrenEnd, Effect, Event, Input, MAX_SAFE_RERUNS, OpenCall, Place, Routed, State, Step, Task, Verdict,
+    Wait,
+};
+use crate::spec::OnUnknown;
+
+/// Longest pause between two attempts of a step.
+const MAX_BACKOFF: Duration = Duration::from_secs(600);
+
+impl Task {
+    /// Decides what an input means now, and folds the events that it makes. The caller stores the events, then does the effects.
+    pub fn handle(&mut self, input: Input, now: i64) -> Step {
+        let mut turn = Turn { task: self, step: Step::default(), now };
+        turn.take(input);
+        turn.step
+    }
+}
+
+struct Turn<'a> {
+    task: &'a mut Task,
+    step: Step,
+    now: i64,
+}
+
+impl Turn<'_> {
+    fn event(&mut self, event: Event) {
+        self.task.fold(&event, self.now);
+        self.step.events.push(event);
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.step.effects.push(effect);
+    }
+
+    fn refuse(&mut self, code: &str, message: String) {
+        self.step.refused = Some(Fault::new(code, message));
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Start => self.start(),
+            Input::Routed(routed) => self.routed(routed),
+            Input::CallEnded { call_id, from, outcome } => self.call_ended(&call_id, from, outcome),
+            Input::CallSuspended(call_id) => self.suspended(&call_id),
+            Input::CallAttached(call_id) => {
+                if self.open(&call_id).is_some() {
+                    self.resume();
+                }
+            }
+            Input::CallNeverArrived(call_id) => self.never_arrived(&call_id),
+            Input::CallNotSent { call_id, busy } => self.not_sent(&call_id, busy),
+            Input::ChildrenEnded(end) => self.children_ended(end),
+            Input::DependencyFailed { reason } => {
+                if self.task.state == State::Pending {
+                    self.event(Event::Skipped { reason });
+                    self.effect(Effect::Ended);
+                }
+            }
+            Input::Cancel { reason } => self.cancel(reason),
+            Input::Retry => self.retry(),
+            Input::Resolve(verdict) => self.resolve(verdict),
+            Input::TimedOut => self.timed_out(),
+        }
+    }
+
+    fn start(&mut self) {
+        match self.task.state {
+            State::Pending => {
+                self.event(Event::Started {});
+                self.go_on();
+            }
+            State::Running => self.go_on(),
+            State::Blocked | State::Queued => self.look_again(),
+            State::Completed | State::Failed | State::Cancelled | State::Skipped => self.effect(Effect::Ended),
+        }
+    }
+
+    /// Runs on from wherever it stands: also after its actor or the whole Brain was restarted.
+    fn go_on(&mut self) {
+        if self.task.head.has_children {
+            self.effect(Effect::ChildrenMayRun);
+            return;
+        }
+        match self.task.call.clone() {
+            Some(call) => self.pick_up(call),
+            None if self.task.current_step().is_some() => self.effect(Effect::Route),
+            None if self.task.head.spec.steps.is_empty() => self.fail(Fault::new(
+                "no_steps",
+                "the task has a goal but no steps; working toward a goal by a model is not part of this release: give it `steps`",
+            )),
+            None => self.complete(),
+        }
+    }
+
+    fn look_again(&mut self) {
+        match self.task.wait.clone() {
+            Some(Wait::Client { .. }) | None => self.effect(Effect::Route),
+            Some(Wait::Suspended { .. }) => match self.task.call.clone() {
+                Some(call) => self.effect(Effect::Reattach(call)),
+                None => self.effect(Effect::Route),
+            },
+            Some(Wait::Unknown { .. }) => self.effect(Effect::Park),
+        }
+    }
+
+    /// A call without an outcome after a restart: a client still has it, the server's process is gone.
+    fn pick_up(&mut self, call: OpenCall) {
+        match call.place {
+            Place::Client { .. } => self.effect(Effect::Reattach(call)),
+            Place::Server => {
+                let reason = "the process that ran it on the server is gone".to_owned();
+                self.verdict(&call, Outcome::Unknown { reason });
+            }
+        }
+    }
+
+    fn open(&self, call_id: &CallId) -> Option<OpenCall> {
+        self.task.call.as_ref().filter(|c| c.call_id == *call_id).cloned()
+    }
+
+    fn resume(&mut self) {
+        if matches!(self.task.state, State::Blocked | State::Queued) {
+            self.event(Event::Resumed {});
+        }
+    }
+
+    fn routed(&mut self, routed: Routed) {
+        if self.task.state.is_terminal() || self.task.state == State::Pending || self.task.call.is_some() {
+            return;
+        }
+        match routed {
+            Routed::Placed(call) => {
+                self.resume();
+                self.event(Event::CallPlaced(call.clone()));
+                self.effect(Effect::Dispatch(call));
+            }
+            Routed::Wait { queued } => {
+                let Some(tool) = self.task.current_step().map(|s| s.call.clone()) else { return };
+                let wait = Wait::Client { tool, queued };
+                if self.task.wait.as_ref() != Some(&wait) {
+                    self.event(Event::Waiting { wait });
+                }
+                self.effect(Effect::Park);
+            }
+            Routed::Skip => {
+                let tool = self.task.current_step().map(|s| s.call.to_string()).unwrap_or_default();
+                self.resume();
+                self.event(Event::Skipped { reason: format!("no client for tool: {tool}") });
+                self.effect(Effect::Ended);
+            }
+            Routed::Fault(error) => self.fail(error),
+        }
+    }
+
+    fn call_ended(&mut self, call_id: &CallId, from: Option<ClientId>, outcome: Outcome) {
+        let acknowledge = from.clone();
+        match self.open(call_id) {
+            Some(call) if call.place.client() == from.as_ref() && self.is_known_unknown(call_id, &outcome) => {
+                self.effect(Effect::Park);
+            }
+            Some(call) if call.place.client() == from.as_ref() => {
+                // A call whose outcome was unknown can still get its real one while a person has not decided.
+                self.resume();
+                self.verdict(&call, outcome);
+            }
+            // Somebody else's word on an open call counts for nothing and is not acknowledged.
+            Some(_) => return,
+            None => self.late(call_id, from.as_ref(), &outcome),
+        }
+        if let Some(client) = acknowledge {
+            // Before whatever comes next: the result is stored with these events.
+            self.step.effects.insert(0, Effect::Ack(call_id.clone(), client));
+        }
+    }
+
+    /// A result after the call's end: the first one that says something else is kept in the history.
+    fn late(&mut self, call_id: &CallId, from: Option<&ClientId>, outcome: &Outcome) {
+        let known = self.task.calls.iter().find(|c| c.call_id == *call_id && c.client_id.as_ref() == from);
+        let word = outcome.word();
+        if known.is_some_and(|c| c.late.is_none() && c.outcome.as_deref() != Some(word)) {
+            self.event(Event::LateResult { call_id: call_id.clone(), outcome: word.to_owned() });
+        }
+    }
+
+    fn verdict(&mut self, call: &OpenCall, outcome: Outcome) {
+        match outcome {
+            Outcome::Done(_) => {
+                self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
+                self.go_on();
+            }
+            Outcome::Failed { ref error, .. } => {
+                let error = error.clone();
+                self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
+                self.step_failed(error);
+            }
+            Outcome::Cancelled { ref reason } => {
+                let error = Fault::new("cancelled", format!("the call was cancelled: {reason}"));
+                self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
+                self.step_failed(error);
+            }
+            Outcome::Unknown { .. } => self.unknown(call, outcome),
+        }
+    }
+
+    /// The same unknown outcome once more, while a person has not decided.
+    fn is_known_unknown(&self, id: &CallId, outcome: &Outcome) -> bool {
+        let waits = matches!(&self.task.wait, Some(Wait::Unknown { call_id, .. }) if call_id == id);
+        waits && matches!(outcome, Outcome::Unknown { .. })
+    }
+
+    fn unknown(&mut self, call: &OpenCall, outcome: Outcome) {
+        let call_id = call.call_id.clone();
+        self.event(Event::CallEnded { call_id: call_id.clone(), outcome });
+        let policy = match call.replay {
+            Replay::Safe => OnUnknown::Retry,
+            Replay::Unsafe => self.task.head.spec.on_unknown,
+        };
+        match policy {
+            OnUnknown::Retry if self.task.safe_reruns > MAX_SAFE_RERUNS => self.fail(Fault::new(
+                "outcome_unknown",
+                format!("tool {} ended without an outcome {} times in a row", call.tool, self.task.safe_reruns),
+            )),
+            OnUnknown::Retry => {
+                self.event(Event::Resolved { call_id, verdict: Verdict::Retry });
+                self.effect(Effect::Route);
+            }
+            OnUnknown::Ask => {
+                self.event(Event::Waiting { wait: Wait::Unknown { tool: call.tool.clone(), call_id } });
+                self.effect(Effect::Park);
+            }
+            OnUnknown::Fail => {
+                let message = format!("the outcome of tool {} (call {call_id}) is unknown", call.tool);
+                self.fail(Fault::new("outcome_unknown", message));
+            }
+        }
+    }
+
+    fn step_failed(&mut self, error: Fault) {
+        if error.code == "busy" {
+            self.effect(Effect::LookAgain(BUSY_WAIT));
+            return;
+        }
+        let attempt = self.task.failed_attempts + 1;
+        let retry = self.task.head.spec.retry;
+        if attempt >= retry.max_attempts {
+            self.fail(error);
+            return;
+        }
+        let backoff = retry.backoff.saturating_mul(1 << (attempt - 1).min(16)).min(MAX_BACKOFF);
+        let backoff_ms = u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX);
+        self.event(Event::StepFailed { error, attempt, backoff_ms });
+        self.effect(Effect::LookAgain(backoff));
+    }
+
+    fn suspended(&mut self, call_id: &CallId) {
+        let Some(call) = self.open(call_id) else { return };
+        let Some(client_id) = call.place.client().cloned() else { return };
+        if matches!(self.task.wait, Some(Wait::Unknown { .. })) {
+            self.effect(Effect::Park);
+            return;
+        }
+        let wait = Wait::Suspended { tool: call.tool, client_id, call_id: call.call_id };
+        if self.task.wait.as_ref() != Some(&wait) {
+            self.event(Event::Waiting { wait });
+        }
+        self.effect(Effect::Park);
+    }
+
+    /// Sent, but lost on the way: the same call again, under the same id.
+    fn never_arrived(&mut self, call_id: &CallId) {
+        let Some(call) = self.open(call_id) else { return };
+        self.resume();
+        self.event(Event::CallSentAgain { call_id: call.call_id.clone(), attempt: call.attempt + 1 });
+        if let Some(call) = self.task.call.clone() {
+            self.effect(Effect::Dispatch(call));
+        }
+    }
+
+    fn not_sent(&mut self, call_id: &CallId, busy: bool) {
+        let Some(call) = self.open(call_id) else { return };
+        if call.attempt > 1 {
+            // An earlier delivery may have arrived: it stays bound to its client.
+            if busy {
+                self.effect(Effect::LookAgain(BUSY_WAIT))
+            } else {
+                self.suspended(call_id)
+            }
+            return;
+        }
+        self.event(Event::CallWithdrawn { call_id: call_id.clone() });
+        self.effect(if busy { Effect::LookAgain(BUSY_WAIT) } else { Effect::Route });
+    }
+
+    fn children_ended(&mut self, end: ChildrenEnd) {
+        if self.task.state != State::Running || !self.task.head.has_children {
+            return;
+        }
+        match end {
+            ChildrenEnd::Done => self.complete(),
+            ChildrenEnd::Failed { child } => {
+                self.fail(Fault::new("child_failed", format!("child task {child} failed")))
+            }
+            ChildrenEnd::Cancelled { child } => {
+                self.event(Event::Cancelled { reason: format!("child task {child} was cancelled") });
+                self.effect(Effect::Ended);
+            }
+        }
+    }
+
+    fn complete(&mut self) {
+        self.event(Event::Completed {});
+        self.effect(Effect::Ended);
+    }
+
+    fn fail(&mut self, error: Fault) {
+        self.event(Event::Failed { error });
+        self.effect(Effect::Ended);
+    }
+
+    fn cancel(&mut self, reason: String) {
+        if self.task.state.is_terminal() {
+            let word = self.task.state.word();
+            self.refuse("not_live", format!("the task is already {word}; only a live task can be cancelled"));
+            return;
+        }
+        let open = self.task.call.clone();
+        self.event(Event::Cancelled { reason: reason.clone() });
+        if let Some(call) = open {
+            self.effect(Effect::CancelCall(call, reason));
+        }
+        self.effect(Effect::Ended);
+    }
+
+    fn timed_out(&mut self) {
+        if self.task.state != State::Running {
+            return;
+        }
+        let open = self.task.call.clone();
+        self.event(Event::Failed { error: Fault::new("timeout", "the task ran longer than its `timeout`") });
+        if let Some(call) = open {
+            self.effect(Effect::CancelCall(call, "the task's timeout is over".to_owned()));
+        }
+        self.effect(Effect::Ended);
+    }
+
+    fn retry(&mut self) {
+        match self.task.state {
+            State::Failed | State::Cancelled | State::Skipped => self.event(Event::Retried {}),
+            State::Pending | State::Running | State::Blocked | State::Queued | State::Completed => {
+                let word = self.task.state.word();
+                self.refuse(
+                    "not_retryable",
+                    format!("the task is {word}; a failed, cancelled or skipped task can be retried"),
+                );
+            }
+        }
+    }
+
+    fn resolve(&mut self, verdict: Verdict) {
+        let Some(Wait::Unknown { call_id, .. }) = self.task.wait.clone() else {
+            self.refuse("not_unknown", "the task does not wait for a word on an unknown outcome".to_owned());
+            return;
+        };
+        let failed = verdict == Verdict::Failed;
+        self.event(Event::Resumed {});
+        self.event(Event::Resolved { call_id: call_id.clone(), verdict });
+        if failed {
+            self.fail(Fault::new("resolved_failed", format!("call {call_id} was resolved as failed")));
+        } else {
+            self.go_on();
+        }
+    }
+}
+
+impl Verdict {
+    /// From the API's `{"as": …, "output": …}`.
+    pub fn parse(word: &str, output: Option<Value>) -> Option<Self> {
+        match word {
+            "done" => Some(Self::Done { output: output.unwrap_or(Value::Null) }),
+            "failed" => Some(Self::Failed),
+            "retry" => Some(Self::Retry),
+            _ => None,
+        }
+    }
+}
