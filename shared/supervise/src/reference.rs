@@ -99,10 +99,7 @@ impl<A: Actor> ActorRef<A> {
         M::Result: Send,
     {
         let shared = Arc::clone(&self.shared);
-        async move {
-            let seat = shared.seat.load_full();
-            deliver(&seat, Envelope::new(message, None)).await
-        }
+        async move { shared.deliver(Envelope::new(message, None)).await }
     }
 
     /// Waits for room in the mailbox (10 s at most), then for the answer.
@@ -120,8 +117,7 @@ impl<A: Actor> ActorRef<A> {
         let shared = Arc::clone(&self.shared);
         async move {
             let (answer, answered) = oneshot::channel();
-            let seat = shared.seat.load_full();
-            deliver(&seat, Envelope::new(message, Some(answer))).await?;
+            shared.deliver(Envelope::new(message, Some(answer))).await?;
             answered.await.map_err(|_| shared.why_unanswered())
         }
     }
@@ -150,19 +146,23 @@ impl<A: Actor> ActorRef<A> {
     }
 }
 
-async fn deliver<A: Actor>(seat: &Seat<A>, envelope: Envelope<A>) -> Result<(), Refusal> {
-    let mailbox = match seat {
-        Seat::Vacant(refusal) => return Err(*refusal),
-        Seat::Live { mailbox, .. } => mailbox,
-    };
-    match mailbox.send_timeout(envelope, ROOM_WAIT).await {
-        Ok(()) => Ok(()),
-        Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(Refusal::Full),
-        Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(Refusal::Restarting),
-    }
-}
-
 impl<A: Actor> Shared<A> {
+    /// Waits for room. The seat is let go on return, and must be: a message put in just as the
+    /// mailbox closes stays there until the last sender is gone, so a caller that kept one while
+    /// waiting for the answer would keep its own message from being dropped, and wait for ever.
+    async fn deliver(&self, envelope: Envelope<A>) -> Result<(), Refusal> {
+        let seat = self.seat.load_full();
+        let mailbox = match &*seat {
+            Seat::Vacant(refusal) => return Err(*refusal),
+            Seat::Live { mailbox, .. } => mailbox,
+        };
+        match mailbox.send_timeout(envelope, ROOM_WAIT).await {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(Refusal::Full),
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(Refusal::Restarting),
+        }
+    }
+
     /// The answer's sender was dropped: the actor died with the message in its mailbox or in hand.
     fn why_unanswered(&self) -> Refusal {
         match &**self.seat.load() {
