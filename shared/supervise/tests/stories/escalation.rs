@@ -64,6 +64,27 @@ async fn names_below_a_supervisor_that_comes_back_later_answer_restarting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn names_below_a_supervisor_that_is_still_giving_up_answer_restarting() {
+    story(async {
+        let log = Log::default();
+        let (reference, child) = probe("probe", &log);
+        let (slow, leaver) = probe("slow", &log);
+        let leaver = leaver.on_stop(&slow, || Do::Leave(Duration::from_secs(2)));
+        let none = Intensity { max_restarts: 0, within: WITHIN };
+        let spec = |name| SupervisorSpec::new(name).intensity(none);
+        let pack = spec("pack").child(child).child(leaver);
+        let nested = ChildSpec::supervisor(pack, SupervisorRef::new());
+        let root = SupervisorRef::start(spec("root").child(nested));
+        reference.send(Do::Panic).await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(reference.tell(Do::Count), Err(Refusal::Restarting));
+        assert!(root.ended().await.is_fault());
+        assert_eq!(reference.tell(Do::Count), Err(Refusal::Stopped));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_below_a_supervisor_that_stays_away_answer_stopped() {
     story(async {
         let (reference, _, nested) = pack(&Log::default());
