@@ -5,6 +5,7 @@ pub mod config;
 pub mod engine;
 pub mod expression;
 pub mod registry;
+pub mod registry_file;
 pub mod route;
 pub mod session;
 pub mod spec;
