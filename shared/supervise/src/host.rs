@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context as Wake, Poll};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(crate) struct ActorSeat<A: Actor, F> {
     factory: F,
     mailbox: usize,
     grace: Duration,
-    on_stop: Option<std::rc::Rc<dyn Fn() -> bool>>,
+    on_stop: Option<Rc<dyn Fn() -> bool>>,
 }
 
 impl<A, F> ActorSeat<A, F>
@@ -48,7 +49,7 @@ where
 {
     pub(crate) fn new(reference: ActorRef<A>, factory: F, settings: ChildSettings) -> Self {
         let ChildSettings { mailbox, grace, on_stop } = settings;
-        let on_stop = on_stop.map(|tell| std::rc::Rc::from(tell as Box<dyn Fn() -> bool>));
+        let on_stop = on_stop.map(|tell| Rc::from(tell as Box<dyn Fn() -> bool>));
         ActorSeat { reference, factory, mailbox, grace, on_stop }
     }
 }
@@ -117,7 +118,7 @@ impl<A: Actor<Context = Context<A>>> Host<A> {
         mut self,
         stopped: oneshot::Receiver<()>,
         grace: Duration,
-        on_stop: Option<std::rc::Rc<dyn Fn() -> bool>>,
+        on_stop: Option<Rc<dyn Fn() -> bool>>,
     ) -> ExitReason {
         let ended = tokio::select! {
             biased;
@@ -148,7 +149,7 @@ impl<A: Actor<Context = Context<A>>> Host<A> {
         .await
     }
 
-    async fn stop(&mut self, grace: Duration, on_stop: Option<std::rc::Rc<dyn Fn() -> bool>>) -> Result<(), String> {
+    async fn stop(&mut self, grace: Duration, on_stop: Option<Rc<dyn Fn() -> bool>>) -> Result<(), String> {
         let told = match on_stop {
             None => false,
             Some(tell) => catch_unwind(AssertUnwindSafe(|| tell())).map_err(panic_text)?,

@@ -23,7 +23,8 @@
 //! extra mailbox slot and its `send` never waits for room. The mailbox here is a bounded channel
 //! read by the context, so its capacity is exact.
 //!
-//! Limits: a handler that never returns blocks its thread and cannot be aborted. A panic in an
+//! Limits: a [`ResponseFuture`] is a task of its own: it outlives its actor, and its panic refuses
+//! its caller without restarting anyone; [`ResponseActFuture`] belongs to the actor. A handler that never returns blocks its thread and cannot be aborted. A panic in an
 //! actor's `Drop` is caught, but a second one from a field dropped by that unwinding aborts the
 //! process, as everywhere in Rust.
 

@@ -63,7 +63,16 @@ pub struct SupervisorRef {
 
 struct Shared {
     commands: ArcSwapOption<mpsc::Sender<Command>>,
-    ended: watch::Sender<Option<ExitReason>>,
+    life: watch::Sender<Life>,
+}
+
+/// The lives of the supervisor behind a handle. A nested one may end and start again before anyone
+/// looks, so ends are counted: whoever waits for one cannot miss it.
+#[derive(Debug, Default)]
+struct Life {
+    running: bool,
+    ends: u64,
+    last: Option<ExitReason>,
 }
 
 pub(crate) enum Command {
@@ -77,7 +86,7 @@ impl SupervisorRef {
     /// A handle for a nested supervisor that is still to be started, by [`ChildSpec::supervisor`].
     /// Until then it has no children and takes none.
     pub fn new() -> SupervisorRef {
-        let shared = Shared { commands: ArcSwapOption::empty(), ended: watch::Sender::new(None) };
+        let shared = Shared { commands: ArcSwapOption::empty(), life: watch::Sender::default() };
         SupervisorRef { shared: Arc::new(shared) }
     }
 
@@ -117,13 +126,18 @@ impl SupervisorRef {
         }
     }
 
-    /// Resolves when the supervisor gave up or was shut down, at once if it already has. A nested
-    /// one may be started again by its parent after that.
+    /// Resolves when the supervisor gives up or is shut down, at once if it is not running any
+    /// more. A nested one may be started again by its parent after that.
     pub async fn ended(&self) -> ExitReason {
-        let mut ended = self.shared.ended.subscribe();
-        match ended.wait_for(Option::is_some).await.map(|reason| reason.clone()) {
+        let mut life = self.shared.life.subscribe();
+        let seen = {
+            let now = life.borrow();
+            if now.running { now.ends } else { now.ends.saturating_sub(1) }
+        };
+        let last = life.wait_for(|now| now.ends > seen).await.map(|now| now.last.clone());
+        match last {
             Ok(Some(reason)) => reason,
-            // The sender lives in `self`, and the value is there: neither can be.
+            // The sender lives in `self`, and an end has a reason: neither can be.
             Ok(None) | Err(_) => ExitReason::Shutdown,
         }
     }
@@ -139,7 +153,7 @@ impl SupervisorRef {
     /// A task takes over behind this handle.
     pub(crate) fn bind(&self) -> mpsc::Receiver<Command> {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        self.shared.ended.send_replace(None);
+        self.shared.life.send_modify(|life| life.running = true);
         self.shared.commands.store(Some(Arc::new(commands)));
         receiver
     }
@@ -147,7 +161,11 @@ impl SupervisorRef {
     /// The task behind this handle has ended.
     pub(crate) fn unbind(&self, reason: ExitReason) {
         self.shared.commands.store(None);
-        self.shared.ended.send_replace(Some(reason));
+        self.shared.life.send_modify(|life| {
+            life.running = false;
+            life.ends += 1;
+            life.last = Some(reason);
+        });
     }
 }
 
@@ -159,6 +177,6 @@ impl Default for SupervisorRef {
 
 impl fmt::Debug for SupervisorRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SupervisorRef").field("ended", &*self.shared.ended.borrow()).finish()
+        f.debug_struct("SupervisorRef").field("life", &*self.shared.life.borrow()).finish()
     }
 }

@@ -138,7 +138,6 @@ impl Tree {
             }
             let due = self.decider.next_due();
             tokio::select! {
-                biased;
                 () = &mut asked, if !stopping => {
                     stopping = true;
                     self.shutdown();

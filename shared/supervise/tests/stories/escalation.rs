@@ -27,8 +27,12 @@ async fn a_supervisor_that_gives_up_is_a_failed_child_of_its_parent() {
         let root = SupervisorRef::start(SupervisorSpec::new("root").child(nested).child(bystander));
         neighbour.send(Do::Count).await.unwrap();
         reference.send(Do::Count).await.unwrap();
+        let watcher = handle.clone();
+        let end = tokio::spawn(async move { watcher.ended().await });
+        settle().await;
         reference.send(Do::Panic).await.unwrap_err();
         settle().await;
+        assert!(end.await.unwrap().is_fault(), "an end is seen, however soon the next life begins");
         assert_eq!(reference.send(Do::Count).await, Ok(1), "the parent started it again");
         assert_eq!(neighbour.send(Do::Count).await, Ok(2), "its neighbour noticed nothing");
         let children = root.children().await;

@@ -6,6 +6,9 @@ use vance_supervise::{ActorRef, ChildSpec, Intensity, Refusal, StartError, Super
 
 use super::probe::{Do, Log, Probe, probe};
 
+/// Enough that a message is put in just as its mailbox closes.
+const ROUNDS: u32 = 1_000;
+
 #[test]
 fn handles_go_to_any_thread() {
     fn anywhere<T: Clone + Send + Sync + 'static>() {}
@@ -29,7 +32,7 @@ fn every_call_from_the_pool_is_answered_while_the_actor_keeps_panicking() {
                 let reference = reference.clone();
                 tokio::spawn(async move {
                     let (mut answered, mut refused) = (0, 0);
-                    for round in 0..200 {
+                    for round in 0..ROUNDS {
                         let what = if (caller + round) % 50 == 0 { Do::Panic } else { Do::Count };
                         match reference.send(what).await {
                             Ok(_) => answered += 1,
@@ -53,8 +56,8 @@ fn every_call_from_the_pool_is_answered_while_the_actor_keeps_panicking() {
         sum
     })
     .unwrap();
-    assert_eq!(answered + refused, 16 * 200);
-    assert!(refused >= 16 * 4, "each panic refuses at least its own call: {refused}");
+    assert_eq!(answered + refused, 16 * ROUNDS);
+    assert!(refused >= 16 * ROUNDS / 50, "each panic refuses at least its own call: {refused}");
     assert!(answered >= 16, "it keeps coming back: {answered}");
 }
 
