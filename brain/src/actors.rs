@@ -1,0 +1,3 @@
+//! The Brain's actors: thin shells around decisions and resources, one file each.
+
+pub mod store_gate;

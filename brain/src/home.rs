@@ -1,0 +1,278 @@
+//! The Brain's home: where its files are, and what people wrote into them. All problems of all files are gathered; a file
+//! that is not there is nothing said.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use vance_brain_core::config::{BrainConfig, parse_config};
+use vance_brain_core::engine::parse_engine;
+use vance_brain_core::registry_file::parse_registry;
+use vance_brain_core::spec::{EngineSpec, RegistryFile};
+use vance_shared::doc::Problem;
+use vance_shared::launch::Origin;
+use vance_shared::pack::{self, Pack, parse_pack};
+
+/// `brain.yaml` and engines: settings, not data.
+const MAX_SETTINGS_BYTES: usize = 256 * 1024;
+/// `tools.yaml`: five thousand tools with a description each.
+const MAX_REGISTRY_BYTES: usize = 4 * 1024 * 1024;
+/// Pack files of one home: each may be a process.
+const MAX_PACKS: usize = 64;
+/// Engine files of one home.
+const MAX_ENGINES: usize = 256;
+/// Names looked at in one folder, whatever they are.
+const MAX_NAMES: usize = 4096;
+
+/// Where everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+/// Why there is no home.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// Neither flag nor variable.
+    #[error("no home: HOME is not set, set VANCE_HOME or give --home")]
+    Unset,
+    /// A path that cannot be used.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Home {
+    /// The flag's folder, else `$VANCE_HOME`, else `~/.vancetope`. The lookup gives an environment variable's value.
+    pub fn resolve(flag: Option<&Path>, lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, HomeError> {
+        let set = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let wanted = flag.map(Path::to_owned).or_else(|| set("VANCE_HOME"));
+        let root = wanted.or_else(|| set("HOME").map(|home| home.join(".vancetope"))).ok_or(HomeError::Unset)?;
+        // A relative one means the folder of now, also if the process moves.
+        let root = std::path::absolute(&root).map_err(|source| HomeError::Io { path: root, source })?;
+        Ok(Self { root })
+    }
+
+    /// The home itself, shared with the Foot.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `<home>/brain`.
+    pub fn brain(&self) -> PathBuf {
+        self.root.join("brain")
+    }
+
+    /// The store's folder.
+    pub fn data(&self) -> PathBuf {
+        self.brain().join("data")
+    }
+
+    /// The local token.
+    pub fn token(&self) -> PathBuf {
+        self.brain().join("local.token")
+    }
+
+    /// `brain.yaml`.
+    pub fn config(&self) -> PathBuf {
+        self.brain().join("brain.yaml")
+    }
+
+    /// `tools.yaml`.
+    pub fn registry(&self) -> PathBuf {
+        self.brain().join("tools.yaml")
+    }
+
+    /// Server packs.
+    pub fn packs(&self) -> PathBuf {
+        self.brain().join("packs")
+    }
+
+    /// Engines.
+    pub fn engines(&self) -> PathBuf {
+        self.brain().join("engines")
+    }
+
+    /// Private working folder of a server pack.
+    pub fn work(&self, pack: &str) -> PathBuf {
+        self.brain().join("work").join(pack)
+    }
+
+    /// Makes the home and the Brain's folder in it, for the owner alone. A Brain's folder that others may enter is narrowed.
+    pub fn prepare(&self) -> Result<(), HomeError> {
+        let brain = self.brain();
+        private_dir(&brain).map_err(|source| HomeError::Io { path: brain, source })
+    }
+}
+
+/// Makes a folder for the owner alone. One that is there is narrowed.
+pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mut permissions = std::fs::metadata(dir)?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        permissions.set_mode(0o700);
+        std::fs::set_permissions(dir, permissions)?;
+    }
+    Ok(())
+}
+
+/// What the files say.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// `brain.yaml`; defaults without one; `None`: it has problems.
+    pub config: Option<BrainConfig>,
+    /// `tools.yaml`; empty without one; `None`: it has problems.
+    pub registry: Option<RegistryFile>,
+    /// The packs without problems, by file name, enabled or not.
+    pub packs: Vec<Pack>,
+    /// The engines without problems, by id.
+    pub engines: BTreeMap<String, EngineSpec>,
+    /// All that is wrong, file by file.
+    pub problems: Vec<Problem>,
+    /// What is odd but does no harm.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads everything.
+pub fn load(home: &Home) -> Loaded {
+    let mut loaded = Loaded::default();
+    let problems = &mut loaded.problems;
+    loaded.config = read_or_default(&home.config(), MAX_SETTINGS_BYTES, problems, parse_config);
+    loaded.registry = read_or_default(&home.registry(), MAX_REGISTRY_BYTES, problems, parse_registry);
+    let mut names = BTreeMap::new();
+    for path in list(&home.packs(), "json", MAX_PACKS, problems) {
+        let Some(text) = read(&path, pack::MAX_FILE_BYTES, problems).flatten() else { continue };
+        let file = path.display().to_string();
+        let parsed = parse_pack(&file, &text, Origin::Server);
+        problems.extend(parsed.problems);
+        loaded.warnings.extend(parsed.warnings);
+        let Some(pack) = parsed.pack else { continue };
+        match names.get(&pack.name) {
+            Some(first) => problems.push(Problem::new(
+                file,
+                1,
+                format!("the pack `{}` is there twice, first in {first}", pack.name),
+            )),
+            None => {
+                names.insert(pack.name.clone(), file);
+                loaded.packs.push(pack);
+            }
+        }
+    }
+    let mut ids = BTreeMap::new();
+    for path in list(&home.engines(), "yaml", MAX_ENGINES, problems) {
+        let Some(text) = read(&path, MAX_SETTINGS_BYTES, problems).flatten() else { continue };
+        let file = path.display().to_string();
+        match parse_engine(&file, &text) {
+            Err(list) => problems.extend(list),
+            Ok(engine) => match ids.get(&engine.id) {
+                Some(first) => problems.push(Problem::new(
+                    file,
+                    1,
+                    format!("the engine `{}` is there twice, first in {first}", engine.id),
+                )),
+                None => {
+                    ids.insert(engine.id.clone(), file);
+                    loaded.engines.insert(engine.id.clone(), engine);
+                }
+            },
+        }
+    }
+    loaded
+}
+
+/// All problems of all files.
+pub fn check(home: &Home) -> Vec<Problem> {
+    load(home).problems
+}
+
+type Parse<T> = fn(&str, &str) -> Result<T, Vec<Problem>>;
+
+fn read_or_default<T: Default>(path: &Path, limit: usize, problems: &mut Vec<Problem>, parse: Parse<T>) -> Option<T> {
+    match read(path, limit, problems)? {
+        None => Some(T::default()),
+        Some(text) => parse(&path.display().to_string(), &text).map_err(|list| problems.extend(list)).ok(),
+    }
+}
+
+/// A file's text; `Some(None)`: there is no such file; `None`: it cannot be read, and the problem is noted.
+fn read(path: &Path, limit: usize, problems: &mut Vec<Problem>) -> Option<Option<String>> {
+    let mut problem = |line: usize, message: String| {
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        problems.push(Problem::new(path.display().to_string(), line, message));
+        None
+    };
+    // Without blocking: a pipe in place of the file would hold the start for ever.
+    let file = OpenOptions::new().read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(None),
+        Err(error) => return problem(1, format!("cannot be read: {error}")),
+    };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => (),
+        Ok(_) => return problem(1, "is no regular file".to_owned()),
+        Err(error) => return problem(1, format!("cannot be read: {error}")),
+    }
+    let mut bytes = Vec::new();
+    if let Err(error) = file.take(limit as u64 + 1).read_to_end(&mut bytes) {
+        return problem(1, format!("cannot be read: {error}"));
+    }
+    if bytes.len() > limit {
+        return problem(1, format!("the file is too large, expected at most {limit} bytes"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Some(Some(text)),
+        Err(error) => {
+            let good = error.utf8_error().valid_up_to();
+            let line = error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count() + 1;
+            problem(line, "the file is not UTF-8".to_owned())
+        }
+    }
+}
+
+/// A folder's files with an extension, by name; hidden ones (editors' leftovers) are none.
+fn list(dir: &Path, extension: &str, limit: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let mut problem = |message: String| problems.push(Problem::new(dir.display().to_string(), 1, message));
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            problem(format!("cannot be read: {error}"));
+            return Vec::new();
+        }
+    };
+    let mut files = Vec::new();
+    for (index, entry) in entries.enumerate() {
+        if index == MAX_NAMES {
+            problem(format!("more than {MAX_NAMES} names in the folder, the rest was not looked at"));
+            break;
+        }
+        match entry {
+            Ok(entry) => files.push(entry.path()),
+            Err(error) => problem(format!("cannot be read: {error}")),
+        }
+    }
+    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    files.retain(|path| path.extension().is_some_and(|found| found == extension) && !hidden(path));
+    files.sort();
+    if files.len() > limit {
+        problem(format!(
+            "{} files, expected at most {limit}; those after {} are not read",
+            files.len(),
+            files[limit - 1].display()
+        ));
+        files.truncate(limit);
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests;

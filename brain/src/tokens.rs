@@ -1,0 +1,273 @@
+//! Who may speak to the Brain: bearer tokens, known only by their hashes once they are loaded.
+//!
+//! Randomness comes from the operating system through ring's `SystemRandom`, the provider that TLS uses as well.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq as _};
+
+/// What every token begins with, so that a leaked one is recognised.
+pub const TOKEN_PREFIX: &str = "vbt_";
+/// Random bytes of a token: beyond guessing.
+const TOKEN_BYTES: usize = 32;
+/// Longest text that is looked at as a token.
+const MAX_TOKEN_BYTES: usize = 256;
+/// The principal of the local token.
+pub const LOCAL: &str = "local";
+
+/// What a token lets its bearer do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Attach as a client over the wire.
+    Foot,
+    /// Use the HTTP API.
+    Api,
+    /// Use the MCP endpoint.
+    Mcp,
+    /// Administer.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Foot, Self::Api, Self::Mcp, Self::Admin];
+
+    /// Its word on the command line and in answers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Foot => "foot",
+            Self::Api => "api",
+            Self::Mcp => "mcp",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Who speaks. Sessions belong to its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// Unique name.
+    pub name: Arc<str>,
+    /// What it may do.
+    pub scopes: Arc<[Scope]>,
+}
+
+impl Principal {
+    /// Whether it may.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope)
+    }
+}
+
+/// Why a token could not be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It holds something else.
+    #[error("{} holds no token: remove it, and the next start makes a new one", .0.display())]
+    Malformed(PathBuf),
+    /// The operating system gave no randomness.
+    #[error("the system gives no random numbers")]
+    NoRandomness,
+}
+
+/// A token in clear: shows itself only when asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A new one.
+    pub fn generate() -> Result<Self, TokenError> {
+        let mut bytes = [0u8; TOKEN_BYTES];
+        let random = rustls::crypto::ring::default_provider().secure_random;
+        random.fill(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
+        Ok(Self(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    }
+
+    /// The text, for the one who is to bear it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes a text that has a token's form.
+    fn parse(text: &str) -> Option<Self> {
+        let random = URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?).ok()?;
+        (random.len() == TOKEN_BYTES).then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Reads the local token, or makes it (0600) at the first start. A file that others may read is narrowed with a warning.
+pub fn local_token(path: &Path) -> Result<Token, TokenError> {
+    let io = |source| TokenError::Io { path: path.to_owned(), source };
+    match File::open(path) {
+        Ok(file) => read_token(path, file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = Token::generate()?;
+            write_token(path, &token).map_err(io)?;
+            // Whoever was first has made it: what is in the file counts.
+            read_token(path, File::open(path).map_err(io)?)
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+fn read_token(path: &Path, file: File) -> Result<Token, TokenError> {
+    let io = |source| TokenError::Io { path: path.to_owned(), source };
+    let mut permissions = file.metadata().map_err(io)?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        tracing::warn!(path = %path.display(), "others could read the local token, narrowed to its owner");
+        permissions.set_mode(0o600);
+        file.set_permissions(permissions).map_err(io)?;
+    }
+    let mut text = String::new();
+    file.take(MAX_TOKEN_BYTES as u64).read_to_string(&mut text).map_err(io)?;
+    Token::parse(text.trim()).ok_or_else(|| TokenError::Malformed(path.to_owned()))
+}
+
+/// Writes beside and links into place: the file is there as a whole or not at all, and is never replaced.
+fn write_token(path: &Path, token: &Token) -> io::Result<()> {
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let written = writeln!(file, "{}", token.reveal()).and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| match std::fs::hard_link(&beside, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    });
+    std::fs::remove_file(&beside).and(linked)
+}
+
+/// All principals, by the hash of their token.
+#[derive(Debug, Clone, Default)]
+pub struct Principals(Vec<([u8; 32], Principal)>);
+
+impl Principals {
+    /// The one of the local token, who may do everything.
+    pub fn local(token: &Token) -> Self {
+        Self::default().and(token, LOCAL, &Scope::ALL)
+    }
+
+    /// One more.
+    pub fn and(mut self, token: &Token, name: &str, scopes: &[Scope]) -> Self {
+        self.0.push((hash(token.reveal()), Principal { name: name.into(), scopes: scopes.into() }));
+        self
+    }
+
+    /// Whose token it is. Hashes are compared, all of them and in constant time: how long it takes says nothing.
+    pub fn authenticate(&self, bearer: &str) -> Option<Principal> {
+        if bearer.len() > MAX_TOKEN_BYTES {
+            return None;
+        }
+        let given = hash(bearer);
+        let mut found = None;
+        for (known, principal) in &self.0 {
+            let same: Choice = known.ct_eq(&given);
+            if bool::from(same) {
+                found = Some(principal);
+            }
+        }
+        found.cloned()
+    }
+
+    /// Whose token an `Authorization` header bears.
+    pub fn authenticate_header(&self, header: Option<&str>) -> Option<Principal> {
+        let (scheme, token) = header?.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        self.authenticate(token.trim())
+    }
+}
+
+fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_first_start_makes_the_token_and_later_ones_use_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("local.token");
+        let token = local_token(&path).unwrap();
+        assert!(token.reveal().starts_with("vbt_") && token.reveal().len() == 4 + 43, "its form");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", token.reveal()));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(local_token(&path).unwrap(), token);
+        assert_ne!(Token::generate().unwrap(), token);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_readable_token_is_narrowed_and_a_broken_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("local.token");
+        let token = local_token(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(local_token(&path).unwrap(), token);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for bad in ["", "secret", "vbt_short", "vbt_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!"] {
+            std::fs::write(&path, bad).unwrap();
+            let error = local_token(&path).unwrap_err().to_string();
+            assert!(error.contains("local.token holds no token"), "{error}");
+            assert!(bad.is_empty() || !error.contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn many_first_starts_at_once_agree_on_one_token() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("local.token");
+        let (one, two) = (Token::generate().unwrap(), Token::generate().unwrap());
+        write_token(&path, &one).unwrap();
+        write_token(&path, &two).unwrap();
+        assert_eq!(local_token(&path).unwrap(), one);
+    }
+
+    #[test]
+    fn a_bearer_is_known_by_the_whole_token_only() {
+        let (local, other) = (Token::generate().unwrap(), Token::generate().unwrap());
+        let principals = Principals::local(&local).and(&other, "ci", &[Scope::Api]);
+        let name = |header: &str| principals.authenticate_header(Some(header)).map(|p| p.name.to_string());
+        for (header, want) in [
+            (format!("Bearer {}", local.reveal()), Some("local")),
+            (format!("bearer  {} ", local.reveal()), Some("local")),
+            (format!("Bearer {}", other.reveal()), Some("ci")),
+            (format!("Basic {}", local.reveal()), None),
+            (format!("Bearer {}x", local.reveal()), None),
+            (format!("Bearer {}", &local.reveal()[..20]), None),
+            (local.reveal().to_owned(), None),
+            ("Bearer ".to_owned(), None),
+            (format!("Bearer {}", "x".repeat(10_000)), None),
+        ] {
+            assert_eq!(name(&header).as_deref(), want, "{header}");
+        }
+        assert_eq!(principals.authenticate_header(None), None);
+        let ci = principals.authenticate(other.reveal()).unwrap();
+        assert!(ci.may(Scope::Api) && !ci.may(Scope::Admin));
+        assert!(!format!("{local:?} {principals:?}").contains(&local.reveal()[4..]));
+    }
+}
