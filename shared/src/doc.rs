@@ -79,6 +79,11 @@ impl Problems {
         self.list.borrow().is_empty()
     }
 
+    /// True once further problems are only counted.
+    pub fn is_full(&self) -> bool {
+        self.list.borrow().len() >= MAX_PROBLEMS
+    }
+
     /// All problems, by line.
     pub fn into_list(self) -> Vec<Problem> {
         let mut list = self.list.into_inner();

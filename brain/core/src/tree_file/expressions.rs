@@ -1,9 +1,9 @@
 //! `{{ … }}` in step arguments: valid, and about results that are there by then.
 
-use vance_shared::doc::{Kind, Node, Problems, nearest, ticked};
+use vance_shared::doc::{Kind, Node, Problems, ticked};
 
 use super::Draft;
-use super::graph::{Index, Order};
+use super::graph::{Index, Order, Search, did_you_mean};
 use super::step::unknown_name;
 use crate::expression;
 
@@ -49,7 +49,7 @@ pub(super) fn check(drafts: &[Draft<'_>], index: &Index<'_>, order: &Order, prob
                 check_step_reference(&name, draft, text, problems);
             }
             for id in expression::task_references(text.text) {
-                if let Some(message) = wrong_task_reference(&id, at, drafts, index, &mut search) {
+                if let Some(message) = wrong_task_reference(&id, at, drafts, index, &mut search, problems) {
                     problems.add(
                         text.line,
                         format!("{} uses {}, {message}", ticked(&text.path), ticked(&format!("tasks.{id}"))),
@@ -78,11 +78,11 @@ fn wrong_task_reference(
     at: usize,
     drafts: &[Draft<'_>],
     index: &Index<'_>,
-    search: &mut super::graph::Search<'_>,
+    search: &mut Search<'_>,
+    problems: &Problems,
 ) -> Option<String> {
     let Some(&other) = index.get(id) else {
-        let hint = nearest(id, index.keys().copied()).map(|near| format!(", did you mean `{near}`?"));
-        return Some(format!("but there is no task of this id{}", hint.unwrap_or_default()));
+        return Some(format!("but there is no task of this id{}", did_you_mean(id, index, problems)));
     };
     if other == at {
         return Some("its own result; an earlier step of the same task is named without `tasks.`".to_owned());

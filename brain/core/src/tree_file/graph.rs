@@ -31,10 +31,19 @@ pub(super) fn index<'a>(drafts: &[Draft<'a>], problems: &Problems) -> Index<'a> 
     index
 }
 
+/// The nearest id, as the end of a message.
+pub(super) fn did_you_mean(id: &str, index: &Index<'_>, problems: &Problems) -> String {
+    // Nobody sees the hint of a problem beyond the last one that is kept.
+    let near = if problems.is_full() { None } else { nearest(id, index.keys().copied()) };
+    near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"))
+}
+
 /// Events and what each comes after. The start of task `i` is `2 * i`, its end `2 * i + 1`.
 pub(super) struct Order {
     after: Vec<Vec<u32>>,
     parents: Vec<Option<usize>>,
+    /// The knot of each event, see [`Order::find_knots`].
+    knots: Vec<usize>,
 }
 
 const fn start(task: usize) -> usize {
@@ -48,8 +57,8 @@ const fn end(task: usize) -> usize {
 impl Order {
     /// Builds the order and reports dependencies on tasks that are not there.
     pub(super) fn of(drafts: &[Draft<'_>], index: &Index<'_>, problems: &Problems) -> Self {
-        let mut order =
-            Self { after: vec![Vec::new(); 2 * drafts.len()], parents: drafts.iter().map(|d| d.parent).collect() };
+        let parents = drafts.iter().map(|draft| draft.parent).collect();
+        let mut order = Self { after: vec![Vec::new(); 2 * drafts.len()], parents, knots: Vec::new() };
         for (at, draft) in drafts.iter().enumerate() {
             order.add(end(at), start(at));
             if let Some(parent) = draft.parent {
@@ -60,8 +69,7 @@ impl Order {
                 match index.get(other) {
                     Some(other) => order.add(start(at), end(*other)),
                     None => {
-                        let hint = nearest(other, index.keys().copied());
-                        let hint = hint.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
+                        let hint = did_you_mean(other, index, problems);
                         problems.add(
                             *line,
                             format!("`depends_on` names {}, but there is no task of this id{hint}", ticked(other)),
@@ -70,6 +78,7 @@ impl Order {
                 }
             }
         }
+        order.knots = order.find_knots();
         order
     }
 
@@ -86,15 +95,14 @@ impl Order {
 
     /// Reports one circle of each knot of tasks that wait for each other.
     pub(super) fn report_circles(&self, drafts: &[Draft<'_>], problems: &Problems) {
-        let knots = self.knots();
         let mut reported = vec![false; self.after.len()];
         for (at, draft) in drafts.iter().enumerate() {
-            let knot = knots.get(start(at)).copied().unwrap_or_default();
+            let knot = self.knots.get(start(at)).copied().unwrap_or_default();
             let Some(done) = reported.get_mut(knot) else { continue };
             if *done {
                 continue;
             }
-            let Some(circle) = self.circle(start(at), &knots) else { continue };
+            let Some(circle) = self.circle(start(at)) else { continue };
             *done = true;
             let mut tasks: Vec<usize> = circle.iter().map(|event| event / 2).collect();
             tasks.dedup();
@@ -119,12 +127,12 @@ impl Order {
     }
 
     /// The shortest way from an event back to itself within its knot.
-    fn circle(&self, from: usize, knots: &[usize]) -> Option<Vec<usize>> {
-        let knot = knots.get(from)?;
+    fn circle(&self, from: usize) -> Option<Vec<usize>> {
+        let knot = self.knots.get(from)?;
         let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
         let mut queue = VecDeque::from([from]);
         while let Some(event) = queue.pop_front() {
-            for next in self.earlier(event).filter(|next| knots.get(*next) == Some(knot)) {
+            for next in self.earlier(event).filter(|next| self.knots.get(*next) == Some(knot)) {
                 if next == from {
                     let mut path = vec![from, event];
                     let mut at = event;
@@ -145,8 +153,8 @@ impl Order {
     }
 
     /// The knot (strongly connected component) of each event: Tarjan's algorithm with its own stack, since a chain of ten thousand
-    /// tasks is a legal file.
-    fn knots(&self) -> Vec<usize> {
+    /// tasks is a legal file. What comes earlier has the smaller number.
+    fn find_knots(&self) -> Vec<usize> {
         const NEW: usize = usize::MAX;
         let count = self.after.len();
         let (mut number, mut low, mut knot) = (vec![NEW; count], vec![0; count], vec![NEW; count]);
@@ -192,37 +200,50 @@ impl Order {
 
     /// Prepares questions about what is done before a task starts.
     pub(super) fn search(&self) -> Search<'_> {
-        Search { order: self, asked: None, seen: vec![0; self.after.len()], round: 0 }
+        Search { order: self, ended: None }
+    }
+
+    /// By knot: which tasks have ended, a bit each, by the time its events happen. Knots are numbered so that what comes
+    /// earlier has the smaller number, so one pass is enough; ten thousand tasks take 25 MiB for as long as the check lasts.
+    fn ended(&self) -> Vec<Box<[u64]>> {
+        let words = self.parents.len().div_ceil(64);
+        let mut events: Vec<usize> = (0..self.after.len()).collect();
+        events.sort_by_key(|event| self.knots.get(*event));
+        let mut rows: Vec<Box<[u64]>> = Vec::new();
+        for event in events {
+            let knot = self.knots.get(event).copied().unwrap_or_default();
+            if rows.len() <= knot {
+                rows.push(vec![0; words].into_boxed_slice());
+            }
+            let (before, rest) = rows.split_at_mut(knot);
+            let Some(row) = rest.first_mut() else { continue };
+            if event % 2 == 1
+                && let Some(word) = row.get_mut(event / 2 / 64)
+            {
+                *word |= 1 << (event / 2 % 64);
+            }
+            for next in self.earlier(event).filter_map(|next| self.knots.get(next)) {
+                if let Some(earlier) = before.get(*next) {
+                    row.iter_mut().zip(earlier).for_each(|(word, more)| *word |= more);
+                }
+            }
+        }
+        rows
     }
 }
 
-/// Answers what is done before a task starts. Remembers the last task, since a task's texts come together.
+/// Answers what is done before a task starts. Most trees name their direct dependencies only and never ask.
 pub(super) struct Search<'a> {
     order: &'a Order,
-    asked: Option<usize>,
-    seen: Vec<u32>,
-    round: u32,
+    ended: Option<Vec<Box<[u64]>>>,
 }
 
 impl Search<'_> {
     /// True if `other` has ended by the time `task` starts.
     pub(super) fn done_before(&mut self, task: usize, other: usize) -> bool {
-        if self.asked != Some(task) {
-            self.asked = Some(task);
-            self.round += 1;
-            let mut work = vec![start(task)];
-            while let Some(event) = work.pop() {
-                for next in self.order.earlier(event) {
-                    if let Some(seen) = self.seen.get_mut(next)
-                        && *seen != self.round
-                    {
-                        *seen = self.round;
-                        work.push(next);
-                    }
-                }
-            }
-        }
-        self.seen.get(end(other)) == Some(&self.round)
+        let ended = self.ended.get_or_insert_with(|| self.order.ended());
+        let row = self.order.knots.get(start(task)).and_then(|knot| ended.get(*knot));
+        row.and_then(|row| row.get(other / 64)).is_some_and(|word| word >> (other % 64) & 1 == 1)
     }
 
     /// True if `other` is a task around `task`.

@@ -1,5 +1,7 @@
 //! One task of the file.
 
+use std::collections::BTreeSet;
+
 use vance_shared::doc::{Fields, Node, Problems};
 use vance_shared::names::ToolName;
 
@@ -41,7 +43,9 @@ pub(super) fn read<'a>(
     });
     let goal = fields.take_str("goal").unwrap_or_default();
     let tools = tool_list(&mut fields, "tools");
-    let depends_on = fields.take_strs("depends_on", "a list of ids such as [fetch]").unwrap_or_default();
+    let mut depends_on = fields.take_strs("depends_on", "a list of ids such as [fetch]").unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    depends_on.retain(|(other, _)| seen.insert(*other));
     let children = fields.take_list("children", "a list of tasks (- id: ...)").filter(|c| !c.is_empty());
     let client = fields.take_str("client");
     if client.is_some_and(|c| c.is_empty() || c.len() > MAX_CLIENT_BYTES) {
@@ -54,7 +58,7 @@ pub(super) fn read<'a>(
         tools,
         execution_target: fields.take_enum("execution_target", &TARGETS).unwrap_or_default(),
         offline_strategy: fields.take_enum("offline_strategy", &OFFLINE_WORDS),
-        depends_on: Vec::with_capacity(depends_on.len()),
+        depends_on: depends_on.iter().map(|(other, _)| (*other).to_owned()).collect(),
         client: client.map(str::to_owned),
         any_client: fields.take_bool("any_client").unwrap_or(false),
         on_unknown: on_unknown(&mut fields),
@@ -65,11 +69,6 @@ pub(super) fn read<'a>(
         timeout: fields.take_timeout("timeout"),
         steps: Vec::new(),
     };
-    for (other, _) in &depends_on {
-        if !spec.depends_on.iter().any(|known| known == other) {
-            spec.depends_on.push((*other).to_owned());
-        }
-    }
     let mut draft =
         Draft { id, line: fields.line_of("id"), parent, depends_on, texts: Vec::new(), names: Vec::new(), spec: None };
     steps(&mut fields, &mut spec, &mut draft);
