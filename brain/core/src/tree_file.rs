@@ -110,4 +110,3 @@ fn collect<'a>(items: &'a [Node], parent: Option<usize>, drafts: &mut Vec<Draft<
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
