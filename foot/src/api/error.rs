@@ -1,0 +1,127 @@
+//! What can go wrong between a command and the Brain.
+
+use serde::Deserialize;
+use serde_json::Value;
+use vance_shared::json::Raw;
+
+/// A mistake in a file that the Brain was given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Problem {
+    /// Line, from 1; 0 when the mistake belongs to no line.
+    #[serde(default)]
+    pub line: u64,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+/// Why a request gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// Nobody answers at the address.
+    #[error("no Brain answers at {url} ({why}); start one with `vance-brain serve`, or name another with --brain URL")]
+    Unreachable {
+        /// The Brain's address.
+        url: String,
+        /// The fault of the connection.
+        why: String,
+    },
+    /// The Brain answered too late, or the answer broke off.
+    #[error("the Brain at {url} did not finish its answer: {why}")]
+    Broken {
+        /// The Brain's address.
+        url: String,
+        /// The fault of the connection.
+        why: String,
+    },
+    /// The Brain answered with an error.
+    #[error("{message}")]
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// The Brain's code, stable, snake_case.
+        code: String,
+        /// The Brain's text.
+        message: String,
+        /// Mistakes in the submitted file, if that is what it was.
+        problems: Vec<Problem>,
+        /// The whole `error` object: more fields than this program knows.
+        detail: Raw,
+    },
+    /// An answer that is not what this program knows.
+    #[error(
+        "the Brain at {url} gave an answer that this vancetope does not understand ({why}); do both have the same version?"
+    )]
+    Strange {
+        /// The Brain's address.
+        url: String,
+        /// What did not fit.
+        why: String,
+    },
+    /// The client could not be made.
+    #[error("cannot set up the connection to the Brain: {0}")]
+    Setup(String),
+}
+
+impl ApiError {
+    /// Stable, snake_case: the Brain's own code, or one for each fault on the way.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Unreachable { .. } => "brain_unreachable",
+            Self::Broken { .. } => "brain_answer_broken",
+            Self::Refused { code, .. } => code,
+            Self::Strange { .. } => "brain_answer_strange",
+            Self::Setup(_) => "setup",
+        }
+    }
+
+    /// True if the same request may succeed later without anyone changing anything.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Refused { status, .. } => *status >= 500 || *status == 429,
+            Self::Strange { .. } | Self::Setup(_) => false,
+        }
+    }
+
+    /// From the status and body of an answer that is not a success.
+    pub(super) fn refused(status: u16, body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let detail = body.get("error").cloned().unwrap_or(Value::Null);
+        let text = |key: &str| detail.get(key).and_then(Value::as_str).map(str::to_owned);
+        let code = text("code").unwrap_or_else(|| format!("http_{status}"));
+        let message = text("message").unwrap_or_else(|| format!("the Brain answered with HTTP {status} and no reason"));
+        let message = match status {
+            401 => format!(
+                "{message}; set VANCE_TOKEN to a token of this Brain, or VANCE_HOME to its home (`<home>/brain/local.token` is then found by itself)"
+            ),
+            _ => message,
+        };
+        let problems = [detail.get("problems"), body.get("problems")].into_iter().flatten().next();
+        let problems = problems.and_then(|list| Vec::deserialize(list).ok()).unwrap_or_default();
+        Self::Refused { status, code, message, problems, detail: Raw::from(detail) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_brains_own_code_text_and_problems_are_kept() {
+        let body = br#"{"error":{"code":"bad_tree","message":"2 problems","problems":[{"file":"x","line":3,"message":"no"},{"message":"nor"}],"more":1}}"#;
+        let error = ApiError::refused(400, body);
+        assert_eq!((error.code(), error.to_string().as_str()), ("bad_tree", "2 problems"));
+        let ApiError::Refused { problems, detail, .. } = error else { panic!("refused") };
+        assert_eq!(problems.iter().map(|p| p.line).collect::<Vec<_>>(), [3, 0]);
+        assert_eq!(detail.value()["more"], 1);
+    }
+
+    #[test]
+    fn an_answer_without_a_body_still_has_a_code_and_a_reason() {
+        let error = ApiError::refused(502, b"<html>");
+        assert_eq!(error.code(), "http_502");
+        assert!(error.to_string().contains("502") && error.may_pass());
+        assert!(ApiError::refused(401, b"").to_string().contains("VANCE_TOKEN"));
+        assert!(!ApiError::refused(404, b"").may_pass());
+    }
+}

@@ -1,0 +1,189 @@
+//! This machine's Foot, as the commands use it: with a Brain (`--no-ui`, `run`) or without one (`tools`).
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use vance_foot_core::merge::LeftOut;
+use vance_shared::call::Outcome;
+use vance_shared::ids::{CallId, ClientId, SessionId};
+use vance_shared::json::Raw;
+use vance_shared::names::SUBTOOL_SEPARATOR;
+use vance_shared::show::plain;
+use vance_shared::tool::ToolSpec;
+use vance_supervise::ExitReason;
+
+use super::args::CallArgs;
+use super::context::Context;
+use super::failure::{EXIT_OK, Failure};
+use super::settings::token;
+use crate::api::Token;
+use crate::engine::{self, Connection, Foot, FootConfig, LoadSummary, LocalCall};
+
+/// How long `run` waits for the Brain to answer its hello. The Brain was there a moment ago.
+const HELLO_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The line to the Brain, once it stands.
+pub(super) struct Line {
+    /// The session that this Foot is attached to.
+    pub(super) session_id: SessionId,
+    /// Its identity.
+    pub(super) client_id: ClientId,
+}
+
+/// A running Foot.
+pub(super) struct LocalFoot(Foot);
+
+impl LocalFoot {
+    /// Starts a Foot that keeps a line to the Brain.
+    pub(super) fn start(context: &Context, session: Option<&SessionId>, client_type: &str) -> Result<Self, Failure> {
+        let config = config(context, client_type)?;
+        let brain_url = Some(context.general.brain.clone());
+        start(FootConfig { brain_url, session: session.cloned(), ..config })
+    }
+
+    /// Starts a Foot without a Brain.
+    pub(super) fn offline(context: &Context) -> Result<Self, Failure> {
+        start(config(context, "cli")?)
+    }
+
+    /// Waits until the Brain has answered the hello.
+    pub(super) async fn connected(&self) -> Result<Line, Failure> {
+        let mut connection = self.0.connection();
+        let answered = |c: &Connection| matches!(c, Connection::Online { .. } | Connection::Refused { .. });
+        let answer = tokio::time::timeout(HELLO_WAIT, connection.wait_for(answered)).await;
+        match answer.map(|state| state.map(|state| state.clone())) {
+            Ok(Ok(Connection::Online { session_id, client_id })) => Ok(Line { session_id, client_id }),
+            Ok(Ok(Connection::Refused { why })) => Err(Failure::Foot(format!("the Brain refuses this Foot: {why}"))),
+            Ok(Ok(Connection::Local | Connection::Connecting) | Err(_)) => {
+                Err(Failure::Foot("this Foot has stopped".to_owned()))
+            }
+            Err(_) => Err(Failure::Foot("the Brain did not answer this Foot's hello in time".to_owned())),
+        }
+    }
+
+    /// Waits until each pack is up, has failed, or has had its time.
+    pub(super) async fn first_load(&self) -> Arc<LoadSummary> {
+        self.0.first_load().await
+    }
+
+    /// The same, unless the person has enough of it.
+    pub(super) async fn loaded(&self, context: &mut Context) -> Result<Arc<LoadSummary>, Failure> {
+        tokio::select! {
+            summary = self.first_load() => Ok(summary),
+            _ = context.interrupts.next() => Err(interrupted()),
+        }
+    }
+
+    /// The tools as of now.
+    pub(super) fn tools(&self) -> Vec<ToolSpec> {
+        self.0.tools()
+    }
+
+    /// Calls a tool here, waiting for its pack if it is one of a pack's. Ctrl-C cancels the call.
+    pub(super) async fn call(&self, context: &mut Context, id: &CallId, args: &CallArgs) -> Result<Outcome, Failure> {
+        if args.tool.as_str().contains(SUBTOOL_SEPARATOR) {
+            self.loaded(context).await?;
+        }
+        let arguments = Raw::parse(args.arguments.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
+        let cancel = CancellationToken::new();
+        let call = self.0.call_local(LocalCall {
+            call_id: id.clone(),
+            tool: args.tool.to_string(),
+            arguments,
+            timeout: Some(args.timeout),
+            cancel: cancel.clone(),
+            progress: None,
+        });
+        tokio::pin!(call);
+        tokio::select! {
+            outcome = &mut call => return Ok(outcome),
+            _ = context.interrupts.next() => cancel.cancel(),
+        }
+        tokio::select! {
+            outcome = call => Ok(outcome),
+            _ = context.interrupts.next() => Err(interrupted()),
+        }
+    }
+
+    /// Ends everything that was started.
+    pub(super) async fn shutdown(self) {
+        self.0.shutdown().await;
+    }
+}
+
+/// Packs that did not come up, each with its reason.
+pub(super) fn left_out(summary: &LoadSummary) -> impl Iterator<Item = &LeftOut> {
+    summary.skipped.iter().chain(&summary.failed)
+}
+
+fn interrupted() -> Failure {
+    Failure::Foot("interrupted".to_owned())
+}
+
+fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
+    let place = |why: std::io::Error| Failure::Foot(format!("the working directory cannot be told: {why}"));
+    let project_dir = std::env::current_dir().map_err(place)?;
+    let program = |why: std::io::Error| Failure::Foot(format!("this program's own file cannot be told: {why}"));
+    let (home, general) = (context.home()?, &context.general);
+    let rules = super::permissions::rules(&home, (!general.no_local).then_some(project_dir.as_path()))?;
+    let (environment, token_home, brain) = (context.environment.clone(), home.clone(), general.brain.clone());
+    Ok(FootConfig {
+        packs_dir: context.environment.foot_tools_dir.clone(),
+        brain_url: None,
+        token: Arc::new(move || {
+            token(&environment, &token_home, &brain).as_ref().map(Token::reveal).map(str::to_owned)
+        }),
+        session: None,
+        new_session: general.new_session,
+        name: general.name.clone(),
+        client_type: client_type.to_owned(),
+        no_local: general.no_local,
+        no_tools: general.no_tools,
+        guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
+        rules,
+        asker: None,
+        home,
+        project_dir,
+    })
+}
+
+fn start(config: FootConfig) -> Result<LocalFoot, Failure> {
+    engine::start(config).map(LocalFoot).map_err(|error| Failure::Foot(error.to_string()))
+}
+
+/// `--no-ui` and `--daemon`: a Foot until it is told to end.
+pub(super) async fn serve(context: &mut Context, daemon: bool) -> Result<u8, Failure> {
+    let session = context.general.session.clone();
+    let foot = LocalFoot::start(context, session.as_ref(), if daemon { "daemon" } else { "cli" })?;
+    let ended = until_told(context, &foot).await;
+    foot.shutdown().await;
+    ended
+}
+
+async fn until_told(context: &mut Context, LocalFoot(foot): &LocalFoot) -> Result<u8, Failure> {
+    let mut connection = foot.connection();
+    let ready = async {
+        let summary = foot.first_load().await;
+        let online = connection.wait_for(|c| matches!(c, Connection::Online { .. })).await.is_ok();
+        (summary, online)
+    };
+    tokio::select! {
+        (summary, true) = ready => {
+            for left in left_out(&summary) {
+                tracing::warn!("pack '{}' is not loaded ({}): {}", plain(&left.pack), plain(&left.file), plain(&left.reason));
+            }
+            tracing::info!("{}", &*summary);
+            context.screen.line("foot ready")?;
+        }
+        why = foot.ended() => return Err(fallen(&why)),
+        _ = context.interrupts.next() => return Ok(EXIT_OK),
+    }
+    tokio::select! {
+        why = foot.ended() => Err(fallen(&why)),
+        _ = context.interrupts.next() => Ok(EXIT_OK),
+    }
+}
+
+fn fallen(why: &ExitReason) -> Failure {
+    Failure::Foot(format!("this Foot gave up on itself: {why:?}"))
+}

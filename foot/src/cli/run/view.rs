@@ -1,0 +1,216 @@
+//! How a running tree looks: lines as it moves, and on a terminal, below them, what runs and what waits.
+
+use std::io;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use vance_shared::ids::TaskId;
+use vance_shared::show::plain;
+
+use super::tree::{Change, Tree};
+use crate::api::{Task, TaskState};
+use crate::cli::screen::Screen;
+
+/// Lines of the live part: a screenful would push away what was said before.
+const MAX_BARS: usize = 16;
+/// Between two frames of a spinner.
+const TICK: Duration = Duration::from_millis(120);
+/// Characters shown of a task's output.
+const MAX_PREVIEW: usize = 160;
+
+/// The view of one tree.
+pub(super) struct View {
+    bars: Option<Vec<(TaskId, ProgressBar)>>,
+    more: Option<ProgressBar>,
+}
+
+impl View {
+    /// With a live part, or lines alone.
+    pub(super) fn new(live: bool) -> Self {
+        Self { bars: live.then(Vec::new), more: None }
+    }
+
+    /// True if what a running task does is shown.
+    pub(super) fn shows_calls(&self) -> bool {
+        self.bars.is_some()
+    }
+
+    /// Says that a task moved. The live part shows running and waiting tasks itself, so only ends become lines there.
+    pub(super) fn moved(&self, screen: &mut Screen, change: &Change, task: Option<&Task>) -> io::Result<()> {
+        if self.bars.is_some() && !change.state.is_terminal() {
+            return Ok(());
+        }
+        let reason = change.reason.as_deref().or_else(|| task.and_then(Task::reason));
+        let mut line = format!("{}: {}", plain(&change.id), change.state.word());
+        if let Some(reason) = reason.filter(|text| !text.is_empty()) {
+            line.push_str(": ");
+            line.push_str(&plain(reason));
+        }
+        screen.progress(&line)?;
+        let output = task.filter(|t| t.state == TaskState::Completed).and_then(|t| t.output.as_ref());
+        match output.and_then(preview) {
+            Some(text) => screen.progress(&format!("  {text}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the live part up to date.
+    pub(super) fn draw(&mut self, screen: &Screen, tree: &Tree) {
+        let Some(bars) = &mut self.bars else { return };
+        let shown = |t: &&Task| !t.state.is_terminal() && t.state != TaskState::Pending;
+        let now: Vec<&Task> = tree.tasks().iter().filter(shown).take(MAX_BARS).collect();
+        bars.retain(|(id, bar)| {
+            let stays = now.iter().any(|t| t.task_id == *id);
+            if !stays {
+                bar.finish_and_clear();
+                screen.live().remove(bar);
+            }
+            stays
+        });
+        for (at, task) in now.iter().enumerate() {
+            if bars.get(at).is_none_or(|(id, _)| *id != task.task_id) {
+                if let Some(old) = bars.iter().position(|(id, _)| *id == task.task_id) {
+                    let (_, bar) = bars.remove(old);
+                    screen.live().remove(&bar);
+                }
+                let bar = screen.live().insert(at, ProgressBar::new_spinner());
+                bars.insert(at, (task.task_id.clone(), bar));
+            }
+            if let Some((_, bar)) = bars.get(at) {
+                dress(bar, task);
+            }
+        }
+        let hidden = tree.tasks().iter().filter(shown).count().saturating_sub(MAX_BARS);
+        self.count_hidden(screen, hidden);
+    }
+
+    fn count_hidden(&mut self, screen: &Screen, hidden: usize) {
+        if hidden == 0 {
+            if let Some(bar) = self.more.take() {
+                bar.finish_and_clear();
+                screen.live().remove(&bar);
+            }
+            return;
+        }
+        let bar = self.more.get_or_insert_with(|| {
+            let bar = screen.live().add(ProgressBar::new_spinner());
+            bar.set_style(style("  {wide_msg}"));
+            bar
+        });
+        bar.set_message(format!("and {hidden} more"));
+    }
+
+    /// Takes the live part away.
+    pub(super) fn end(&mut self, screen: &Screen) {
+        for (_, bar) in self.bars.iter_mut().flat_map(|bars| bars.drain(..)) {
+            bar.finish_and_clear();
+            screen.live().remove(&bar);
+        }
+        self.count_hidden(screen, 0);
+    }
+}
+
+fn dress(bar: &ProgressBar, task: &Task) {
+    let id = plain(&task.id);
+    if task.state == TaskState::Running {
+        bar.set_style(style("{spinner} {wide_msg}"));
+        bar.enable_steady_tick(TICK);
+        let call = task.current_call().map(|call| {
+            let place = call.machine.as_deref().or(call.client_id.as_deref()).or(call.route.as_deref());
+            match place {
+                Some(place) => format!("{} on {}", plain(&call.tool), plain(place)),
+                None => plain(&call.tool),
+            }
+        });
+        bar.set_message(match call {
+            Some(call) => format!("{id}: {call}"),
+            None => format!("{id}: running"),
+        });
+    } else {
+        bar.disable_steady_tick();
+        bar.set_style(style("- {wide_msg}"));
+        let reason = task.reason().map(plain).unwrap_or_default();
+        bar.set_message(format!("{id}: {}: {reason}", task.state.word()));
+        bar.tick();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are ours and right; the plain spinner is no worse than an error.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()).tick_chars("|/-\\ ")
+}
+
+/// A task's output in one line: texts where there are texts, JSON where not.
+fn preview(output: &Value) -> Option<String> {
+    let one = |value: &Value| match value.get("text").and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        },
+    };
+    let text = match output {
+        Value::Null => return None,
+        Value::Object(map) if map.is_empty() => return None,
+        Value::Object(map) if map.len() == 1 && map.contains_key("result") => one(&map["result"]),
+        Value::Object(map) if !map.contains_key("text") => {
+            map.iter().map(|(name, value)| format!("{name}: {}", one(value))).collect::<Vec<_>>().join("; ")
+        }
+        other => one(other),
+    };
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut shown = plain(&text.chars().take(MAX_PREVIEW).collect::<String>());
+    if text.chars().nth(MAX_PREVIEW).is_some() {
+        shown.push_str("...");
+    }
+    (!shown.is_empty()).then_some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_one_safe_line() {
+        for (output, want) in [
+            (serde_json::json!(null), None),
+            (serde_json::json!({}), None),
+            (serde_json::json!({"result": {"text": "a\nb\u{1b}[2J", "content": []}}), Some("a b\\x1b[2J")),
+            (serde_json::json!({"paper": {"text": "x"}, "n": 3}), Some("paper: x; n: 3")),
+            (serde_json::json!({"result": {"text": "", "structured": 1}}), Some("{\"text\":\"\",\"structured\":1}")),
+        ] {
+            assert_eq!(preview(&output).as_deref(), want, "{output}");
+        }
+        let long = preview(&serde_json::json!("x".repeat(1000)));
+        assert_eq!(long.map(|t| t.len()), Some(MAX_PREVIEW + 3));
+    }
+
+    #[test]
+    fn many_tasks_make_a_bounded_live_part() {
+        let tasks = (0..100).map(|n| {
+            serde_json::from_value(serde_json::json!({
+                "task_id": format!("task_{n}"), "id": n.to_string(), "tree_id": "tree_1", "session_id": "s",
+                "state": if n % 2 == 0 { "running" } else { "blocked" },
+            }))
+        });
+        let mut tree = Tree::default();
+        tree.snapshot(tasks.filter_map(Result::ok).collect());
+        let screen = Screen::into_writers(Box::new(io::sink()), Box::new(io::sink()));
+        let mut view = View::new(true);
+        view.draw(&screen, &tree);
+        let ids = |view: &View| view.bars.iter().flatten().map(|(id, _)| id.to_string()).collect::<Vec<_>>();
+        assert_eq!(ids(&view).len(), MAX_BARS);
+        assert_eq!(view.more.as_ref().map(|bar| bar.message()).as_deref(), Some("and 84 more"));
+        for n in [0, 3] {
+            let mut ended = tree.tasks()[n].clone();
+            ended.state = TaskState::Completed;
+            tree.refresh(ended);
+        }
+        view.draw(&screen, &tree);
+        let shown = ids(&view);
+        assert_eq!((shown.len(), shown[0].as_str(), shown[2].as_str()), (MAX_BARS, "task_1", "task_4"));
+        view.end(&screen);
+        assert!(ids(&view).is_empty() && view.more.is_none());
+    }
+}

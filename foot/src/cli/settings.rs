@@ -1,0 +1,104 @@
+//! Where this run's home, Brain and token are. Pure up to the one file that may hold a token.
+
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+
+use crate::api::{Token, is_loopback};
+
+/// Longest token file that is read, in bytes: a token is a line.
+const TOKEN_FILE_BYTES: u64 = 4096;
+
+/// What the process was given besides its arguments.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `VANCE_HOME`.
+    pub vance_home: Option<PathBuf>,
+    /// The user's home directory.
+    pub user_home: Option<PathBuf>,
+    /// `VANCE_TOKEN`.
+    pub token: Option<String>,
+    /// `VANCE_FOOT_TOOLS_DIR`: replaces the directory of global packs.
+    pub foot_tools_dir: Option<PathBuf>,
+    /// The program that guards child processes; without one this program itself.
+    pub program: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Of this process. An empty variable counts as unset.
+    pub fn of_process() -> Self {
+        let path = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        Self {
+            vance_home: path("VANCE_HOME"),
+            user_home: std::env::home_dir().filter(|p| !p.as_os_str().is_empty()),
+            token: std::env::var("VANCE_TOKEN").ok().filter(|t| !t.trim().is_empty()),
+            foot_tools_dir: path("VANCE_FOOT_TOOLS_DIR"),
+            program: None,
+        }
+    }
+
+    /// `$VANCE_HOME`, else `~/.vancetope`.
+    pub(super) fn home(&self) -> Option<PathBuf> {
+        self.vance_home.clone().or_else(|| self.user_home.as_ref().map(|home| home.join(".vancetope")))
+    }
+}
+
+/// The token for a Brain: the variable's, else, on the Brain's own machine, the one that the Brain left in the home.
+/// A token file never serves for a Brain elsewhere: it is another Brain's.
+pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Option<Token> {
+    if let Some(text) = &environment.token {
+        return Some(Token::new(text));
+    }
+    if !is_loopback(brain) {
+        return None;
+    }
+    let path = home.join("brain").join("local.token");
+    match read_token(&path) {
+        Ok(text) => Some(Token::new(&text)).filter(|t| !t.reveal().is_empty()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!("{}: {error}; going on without a token", vance_shared::show::plain(&path.to_string_lossy()));
+            None
+        }
+    }
+}
+
+fn read_token(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(TOKEN_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_token_file_serves_only_the_brain_of_this_machine_and_the_variable_comes_first() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("brain")).unwrap();
+        std::fs::write(home.path().join("brain/local.token"), "from-file\n").unwrap();
+        let with = Environment { token: Some("from-variable".to_owned()), ..Environment::default() };
+        let without = Environment::default();
+        for (environment, url, want) in [
+            (&without, "http://127.0.0.1:9990", Some("from-file")),
+            (&without, "https://brain.example.org", None),
+            (&with, "http://127.0.0.1:9990", Some("from-variable")),
+            (&with, "https://brain.example.org", Some("from-variable")),
+        ] {
+            let got = token(environment, home.path(), &Url::parse(url).unwrap());
+            assert_eq!(got.as_ref().map(Token::reveal), want, "{url}");
+        }
+        assert_eq!(token(&without, Path::new("/nowhere"), &Url::parse("http://localhost:1").unwrap()), None);
+    }
+
+    #[test]
+    fn the_home_is_the_variable_or_dot_vancetope() {
+        let environment = Environment { user_home: Some("/home/me".into()), ..Environment::default() };
+        assert_eq!(environment.home(), Some("/home/me/.vancetope".into()));
+        let environment = Environment { vance_home: Some("/x".into()), ..environment };
+        assert_eq!(environment.home(), Some("/x".into()));
+    }
+}

@@ -1,0 +1,143 @@
+//! `vancetope tools`: this machine's tools, listed and called without a Brain, or called through it.
+
+use serde_json::{Value, json};
+use vance_shared::call::Outcome;
+use vance_shared::ids::CallId;
+use vance_shared::json::Raw;
+use vance_shared::show::plain;
+use vance_shared::tool::{Replay, ToolResult};
+
+use super::args::{CallArgs, ToolsCommand};
+use super::context::Context;
+use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
+use super::foot::{LocalFoot, left_out};
+use crate::api::{CallOutput, CallRequest};
+
+/// Runs the command.
+pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Result<u8, Failure> {
+    match command {
+        ToolsCommand::List => {
+            let foot = LocalFoot::offline(context)?;
+            let ended = list(context, &foot).await;
+            foot.shutdown().await;
+            ended
+        }
+        ToolsCommand::Call(args) if args.via_brain => call_via_brain(context, args).await,
+        ToolsCommand::Call(args) => {
+            let foot = LocalFoot::offline(context)?;
+            let ended = call_here(context, &foot, args).await;
+            foot.shutdown().await;
+            ended
+        }
+    }
+}
+
+async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, Failure> {
+    let summary = foot.loaded(context).await?;
+    let (tools, skipped) = (foot.tools(), left_out(&summary));
+    let screen = &mut context.screen;
+    if screen.json {
+        let tools: Vec<Value> = tools
+            .iter()
+            .map(|t| json!({"name": t.name, "pack": t.pack, "labels": t.labels, "replay": t.replay}))
+            .collect();
+        let skipped: Vec<Value> =
+            skipped.map(|s| json!({"pack": s.pack, "file": s.file, "reason": s.reason})).collect();
+        screen.value(&json!({"tools": tools, "skipped": skipped}))?;
+        return Ok(EXIT_OK);
+    }
+    let rows = tools.into_iter().map(|tool| {
+        let replay = match tool.replay {
+            Replay::Safe => "safe",
+            Replay::Unsafe => "unsafe",
+        };
+        [tool.name.to_string(), tool.pack.unwrap_or_else(|| "-".to_owned()), replay.to_owned(), tool.labels.join(", ")]
+    });
+    screen.table(["TOOL", "PACK", "REPLAY", "LABELS"], rows.collect(), "no tools")?;
+    for skip in skipped {
+        screen.remark(&format!("skipped: {} ({}): {}", plain(&skip.pack), plain(&skip.file), plain(&skip.reason)));
+    }
+    Ok(EXIT_OK)
+}
+
+async fn call_here(context: &mut Context, foot: &LocalFoot, args: &CallArgs) -> Result<u8, Failure> {
+    let call_id = CallId::generate();
+    let (outcome, result) = match foot.call(context, &call_id, args).await? {
+        Outcome::Done(result) => (Ok(()), Some(result)),
+        Outcome::Failed { error, result } => (Err((error.code, error.message)), result),
+        Outcome::Cancelled { reason } => (Err(("cancelled".to_owned(), reason)), None),
+        Outcome::Unknown { reason } => (Err(("outcome_unknown".to_owned(), reason)), None),
+    };
+    let word = match &outcome {
+        Ok(()) => "done",
+        Err((code, _)) if code == "cancelled" => "cancelled",
+        Err((code, _)) if code == "outcome_unknown" => "unknown",
+        Err(_) => "failed",
+    };
+    let output = result.as_ref().map(output_of);
+    if context.screen.json {
+        let mut said = json!({
+            "call": {"call_id": call_id, "tool": args.tool, "route": "client", "outcome": word},
+            "result": output,
+        });
+        if let Err((code, message)) = &outcome {
+            said["error"] = json!({"code": code, "message": message});
+        }
+        context.screen.value(&said)?;
+        return Ok(if outcome.is_ok() { EXIT_OK } else { EXIT_FAILED });
+    }
+    match outcome {
+        Ok(()) => print(context, output.as_ref()),
+        Err((code, message)) => Err(Failure::Call { code, message: format!("{}: {message}", args.tool) }),
+    }
+}
+
+async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> {
+    let brain = context.brain()?;
+    let bad = |e: serde_json::Error| Failure::Usage(e.to_string());
+    let request = CallRequest {
+        arguments: Raw::parse(args.arguments.clone()).map_err(bad)?,
+        session: context.general.session.clone(),
+        timeout: Some(format!("{}ms", args.timeout.as_millis())),
+    };
+    let answer = tokio::select! {
+        answer = brain.call(args.tool.as_str(), &request, args.timeout) => answer?,
+        _ = context.interrupts.next() => return Err(Failure::Foot("interrupted; the call goes on at the Brain".to_owned())),
+    };
+    let done = answer.value.call.outcome.as_deref() == Some("done");
+    if context.screen.json {
+        context.screen.raw(&answer.body)?;
+        return Ok(if done { EXIT_OK } else { EXIT_FAILED });
+    }
+    if done {
+        return print(context, answer.value.result.as_ref());
+    }
+    let outcome = answer.value.call.outcome.unwrap_or_else(|| "open".to_owned());
+    let text = answer.value.error.map(|e| e.message).or_else(|| answer.value.result.and_then(|r| r.text));
+    let message = format!("{}: {outcome}: {}", args.tool, text.unwrap_or_else(|| "no reason was given".to_owned()));
+    Err(Failure::Call { code: "tool_failed".to_owned(), message })
+}
+
+fn output_of(result: &ToolResult) -> CallOutput {
+    CallOutput {
+        text: Some(result.joined_text()),
+        structured: result.structured.as_ref().map(Raw::value),
+        content: Some(result.content.value()),
+    }
+}
+
+/// A tool's text, else its structured content, else its parts.
+fn print(context: &mut Context, output: Option<&CallOutput>) -> Result<u8, Failure> {
+    let screen = &mut context.screen;
+    let Some(output) = output else { return Ok(EXIT_OK) };
+    let value = output.structured.as_ref().or(output.content.as_ref());
+    match (output.text.as_deref().filter(|text| !text.is_empty()), value) {
+        (Some(text), _) => {
+            let text = screen.foreign(text.strip_suffix('\n').unwrap_or(text)).into_owned();
+            screen.line(&text)?;
+        }
+        (None, Some(value)) => screen.value(value)?,
+        (None, None) => {}
+    }
+    Ok(EXIT_OK)
+}
