@@ -33,6 +33,9 @@ const CALL_MARGIN: Duration = Duration::from_secs(15);
 /// Largest answer that is read: a long list of tasks with their outputs fits, an endless body does not.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
+/// Pages of one list of tasks, of a thousand tasks each unless the Brain says otherwise: more is nothing to read.
+const MAX_PAGES: usize = 50;
+
 /// A secret that never shows itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -145,12 +148,31 @@ impl Brain {
         self.answer(request.body(tree.text)).await
     }
 
-    /// Tasks, in order of their creation.
+    /// Tasks, in order of their creation: all pages of the Brain's answer as one.
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<Answer<Tasks>, ApiError> {
+        let mut all = self.page(filter, None).await?;
+        let mut pages = vec![all.body.clone()];
+        while let Some(next) = all.value.next.take() {
+            if pages.len() >= MAX_PAGES {
+                tracing::warn!("the Brain has more tasks than are shown; ask for a state, a session or a tree");
+                break;
+            }
+            let Answer { value, body } = self.page(filter, Some(&next)).await?;
+            all.value.tasks.extend(value.tasks);
+            all.value.next = value.next;
+            pages.push(body);
+        }
+        if pages.len() > 1 {
+            all.body = joined(&pages);
+        }
+        Ok(all)
+    }
+
+    async fn page(&self, filter: &TaskFilter, after: Option<&str>) -> Result<Answer<Tasks>, ApiError> {
         let state = filter.state.as_deref().map(|s| ("state", s));
         let session = filter.session.as_ref().map(|s| ("session", s.as_str()));
         let tree = filter.tree.as_ref().map(|t| ("tree", t.as_str()));
-        let query: Vec<_> = [state, session, tree].into_iter().flatten().collect();
+        let query: Vec<_> = [state, session, tree, after.map(|id| ("after", id))].into_iter().flatten().collect();
         self.answer(self.api(Method::GET, &["tasks"], &query)).await
     }
 
@@ -270,6 +292,16 @@ impl Brain {
         let (url, why) = (self.url().to_owned(), why(error));
         if error.is_connect() { ApiError::Unreachable { url, why } } else { ApiError::Broken { url, why } }
     }
+}
+
+/// The tasks of all pages in one list.
+fn joined(pages: &[Raw]) -> Raw {
+    let of = |page: &Raw| match page.value().get_mut("tasks").map(serde_json::Value::take) {
+        Some(serde_json::Value::Array(tasks)) => tasks,
+        _ => Vec::new(),
+    };
+    let tasks: Vec<serde_json::Value> = pages.iter().flat_map(of).collect();
+    Raw::from(serde_json::json!({ "tasks": tasks }))
 }
 
 /// The innermost cause: reqwest's own text is "error sending request", which helps nobody.

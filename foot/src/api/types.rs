@@ -99,6 +99,9 @@ pub struct SubmittedTask {
 pub struct Tasks {
     /// In order of their creation.
     pub tasks: Vec<Task>,
+    /// Where the next page goes on.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// A task.

@@ -15,6 +15,9 @@ use tokio::sync::watch;
 
 pub const TOKEN: &str = "right-token";
 
+/// Tasks of one page.
+const PAGE: usize = 3;
+
 /// One request as it came.
 #[derive(Debug, Clone)]
 pub struct Seen {
@@ -213,7 +216,11 @@ async fn tasks(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Json<
     let wanted = query.split('&').find_map(|pair| pair.strip_prefix("state="));
     let book = shared.book.lock().unwrap();
     let tasks: Vec<&Value> = book.tasks.iter().filter(|t| wanted.is_none_or(|w| t["state"] == w)).collect();
-    Json(json!({ "tasks": tasks }))
+    let after = query.split('&').find_map(|pair| pair.strip_prefix("after="));
+    let from = after.map_or(0, |id| tasks.iter().position(|t| t["task_id"] == id).unwrap() + 1);
+    let page: Vec<&&Value> = tasks[from..].iter().take(PAGE).collect();
+    let next = (page.len() == PAGE).then(|| page[PAGE - 1]["task_id"].clone());
+    Json(json!({ "tasks": page, "next": next }))
 }
 
 async fn task(State(shared): State<Shared>, Path(id): Path<String>) -> Response {

@@ -30,6 +30,17 @@ async fn tasks_are_listed_filtered_and_shown() {
 }
 
 #[tokio::test]
+async fn a_list_of_several_pages_is_one_list() {
+    let brain = FakeBrain::start();
+    let ids: Vec<String> = (0..8).map(|n| format!("t{n} completed")).collect();
+    brain.has_tasks(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let json = vancetope(&brain, "tasks --json").await.json();
+    let got: Vec<&str> = json["tasks"].as_array().unwrap().iter().map(|t| t["id"].as_str().unwrap()).collect();
+    assert_eq!(got, ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"]);
+    assert_eq!(vancetope(&brain, "tasks").await.out.lines().count(), 9);
+}
+
+#[tokio::test]
 async fn an_unknown_task_is_an_error_in_the_form_that_was_asked_for() {
     let brain = FakeBrain::start();
     let text = vancetope(&brain, "tasks show task_x").await;
