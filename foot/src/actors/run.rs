@@ -1,0 +1,131 @@
+//! One run of one tool, from its start to its outcome, whatever the tool does: deadline, progress, cancel, panic.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use vance_shared::call::{Fault, Outcome};
+use vance_shared::ids::CallId;
+use vance_shared::json::Raw;
+use vance_shared::limits::MESSAGE_BYTES;
+use vance_shared::trace::TraceContext;
+
+use super::catalogue::{Tool, ToolCall};
+
+/// Hosts keep their own deadlines; this one is for a host that does not, so it comes a little later.
+const SLACK: Duration = Duration::from_secs(1);
+/// How long a tool may take to obey a cancel.
+const CANCEL_WITHIN: Duration = Duration::from_secs(10);
+/// Between two progress reports of one call. A person reads no faster; the last one always comes.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Largest outcome: what one message may carry, less its envelope.
+const MAX_OUTCOME_BYTES: usize = MESSAGE_BYTES - 64 * 1024;
+/// Longest message of a failure that has a result besides: the result holds the whole text.
+const MAX_MESSAGE_BYTES: usize = 4 * 1024;
+
+/// What to run.
+pub(crate) struct Job {
+    pub(crate) call_id: CallId,
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) arguments: Raw,
+    pub(crate) timeout: Duration,
+    pub(crate) cap: Duration,
+    pub(crate) trace: TraceContext,
+    pub(crate) cancel: CancellationToken,
+}
+
+type Report = (Option<f64>, Option<String>);
+
+/// Runs to the end. `report` hears progress, at most every quarter of a second.
+pub(crate) async fn run(job: Job, report: impl Fn(Report)) -> Outcome {
+    let Job { call_id, tool, arguments, timeout, cap, trace, cancel } = job;
+    let (beat, mut beats) = watch::channel::<Report>((None, None));
+    let started = Instant::now();
+    let call = ToolCall {
+        call_id,
+        tool: tool.spec.name.clone(),
+        arguments,
+        timeout,
+        cap,
+        trace,
+        cancel: cancel.clone(),
+        progress: Arc::new(move |fraction, message| {
+            beat.send_replace((fraction, message));
+        }),
+    };
+    // The call itself within the future: a host may panic before it gives one.
+    let mut work = std::pin::pin!(AssertUnwindSafe(async move { tool.host.call(call).await }).catch_unwind());
+    let hard = started + cap.max(timeout) + SLACK;
+    let mut deadline = (started + timeout + SLACK).min(hard);
+    let mut timed_out = false;
+    let mut give_up: Option<Instant> = None;
+    let mut report_at: Option<Instant> = None;
+    let mut reported = started - PROGRESS_EVERY.min(started.elapsed());
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut work => return settle(ended, timed_out, timeout),
+            () = cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + CANCEL_WITHIN),
+            Ok(()) = beats.changed(), if report_at.is_none() => {
+                deadline = (Instant::now() + timeout + SLACK).min(hard);
+                report_at = Some(reported + PROGRESS_EVERY);
+            }
+            () = sleep_until(report_at.unwrap_or(hard)), if report_at.is_some() => {
+                let latest = beats.borrow_and_update().clone();
+                report(latest);
+                reported = Instant::now();
+                report_at = None;
+            }
+            () = sleep_until(deadline), if give_up.is_none() => {
+                timed_out = true;
+                cancel.cancel();
+            }
+            () = sleep_until(give_up.unwrap_or(hard)), if give_up.is_some() => {
+                let why = format!("the tool was cancelled and did not end within {} s; it may still run", CANCEL_WITHIN.as_secs());
+                return Outcome::Unknown { reason: why };
+            }
+        }
+    }
+}
+
+fn settle(ended: Result<Outcome, Box<dyn std::any::Any + Send>>, timed_out: bool, timeout: Duration) -> Outcome {
+    match ended {
+        Err(_) => Outcome::Unknown {
+            reason: "the code that ran the tool panicked; it may or may not have had its effect".to_owned(),
+        },
+        Ok(Outcome::Cancelled { .. }) if timed_out => {
+            Outcome::failed("timeout", format!("no result within {} s; the tool was stopped", timeout.as_secs_f64()))
+        }
+        Ok(outcome) => within_limits(outcome),
+    }
+}
+
+fn within_limits(outcome: Outcome) -> Outcome {
+    let (result, message) = match &outcome {
+        Outcome::Done(result) => (Some(result), 0),
+        Outcome::Failed { error, result } => (result.as_ref(), error.message.len()),
+        Outcome::Cancelled { .. } | Outcome::Unknown { .. } => (None, 0),
+    };
+    let bytes = result.map_or(0, vance_shared::tool::ToolResult::bytes);
+    if bytes > MAX_OUTCOME_BYTES {
+        let why = format!(
+            "the tool ran, but its result has {bytes} bytes, at most {MAX_OUTCOME_BYTES} travel; ask it for less at a time"
+        );
+        return Outcome::failed("result_too_large", why);
+    }
+    match outcome {
+        Outcome::Failed { error, result } if message > MAX_MESSAGE_BYTES && bytes + message > MAX_OUTCOME_BYTES / 2 => {
+            let cut = error.message.floor_char_boundary(MAX_MESSAGE_BYTES);
+            let message = format!("{}… ({message} bytes)", &error.message[..cut]);
+            Outcome::Failed { error: Fault { code: error.code, message }, result }
+        }
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests;

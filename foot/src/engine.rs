@@ -1,0 +1,360 @@
+//! The Foot without its command line: takes an identity, loads the tools, keeps the line to the Brain, ends cleanly.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vance_foot_core::permissions::Rules;
+use vance_mcp_host::HostEnv;
+use vance_shared::call::Outcome;
+use vance_shared::ids::{CallId, ClientId, SessionId};
+use vance_shared::json::Raw;
+use vance_shared::limits::{CALL_TIMEOUT, PROGRESS_CAP};
+use vance_shared::tool::ToolSpec;
+use vance_shared::trace::TraceContext;
+use vance_shared::wire::{ClientConnected, PROTOCOL};
+use vance_supervise::{ActorRef, ChildSpec, ExitReason, Strategy, SupervisorRef, SupervisorSpec};
+
+use crate::actors::catalogue::{Catalogue, Tool};
+use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
+use crate::actors::hosts::{ByRules, Native, Permit};
+use crate::actors::link::{self, Link};
+use crate::actors::loader::{self, Loader};
+use crate::actors::run;
+use crate::actors::runs::Runs;
+use crate::identity::{self, NoSlot, Slot, Use};
+use crate::journal::{Journal, JournalFault};
+use crate::native::{Asker, NativeEnv, NativeTools};
+use crate::paths::Paths;
+
+pub use crate::actors::catalogue::Progress;
+pub use crate::actors::connection::Connection;
+pub use crate::actors::link::TokenSource;
+pub use crate::actors::loader::LoadSummary;
+
+/// How long a stopping Foot waits for its running calls.
+const FINISH_WITHIN: Duration = Duration::from_secs(5);
+/// How long it waits for the Brain to take the results of these.
+const DELIVER_WITHIN: Duration = Duration::from_secs(2);
+/// Messages that wait for the table of calls: a full set of calls with their cancels, acks and progress.
+const DISPATCHER_MAILBOX: usize = 4096;
+
+/// Everything that a Foot is started with.
+pub struct FootConfig {
+    /// `$VANCE_HOME`, else `~/.vancetope`.
+    pub home: PathBuf,
+    /// The working directory.
+    pub project_dir: PathBuf,
+    /// Replaces the folder of global packs (`VANCE_FOOT_TOOLS_DIR`).
+    pub packs_dir: Option<PathBuf>,
+    /// The Brain; without one this run is local.
+    pub brain_url: Option<Url>,
+    /// Read at each attempt to connect.
+    pub token: TokenSource,
+    /// Attach to this session instead of the default one.
+    pub session: Option<SessionId>,
+    /// Make a new session and attach to it.
+    pub new_session: bool,
+    /// A name for people; without one the machine's.
+    pub name: Option<String>,
+    /// `cli`, `daemon`, …: for people.
+    pub client_type: String,
+    /// Do not look at the working directory's packs at all.
+    pub no_local: bool,
+    /// Offer nothing.
+    pub no_tools: bool,
+    /// A program whose `main` begins with [`crate::native::enter_if_asked`].
+    pub guard_program: PathBuf,
+    /// `permissions.yaml`.
+    pub rules: Rules,
+    /// Who answers questions; without one every question is answered with no.
+    pub asker: Option<Arc<dyn Asker>>,
+}
+
+/// Why a Foot does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No identity.
+    #[error(transparent)]
+    Slot(#[from] NoSlot),
+    /// No journal.
+    #[error(transparent)]
+    Journal(#[from] JournalFault),
+    /// The address is not one of a Brain.
+    #[error("{url}: the Brain's address must be http://HOST:PORT or https://HOST:PORT")]
+    Address {
+        /// What was given.
+        url: String,
+    },
+}
+
+/// A call from this machine itself, without the Brain.
+pub struct LocalCall {
+    /// Its id.
+    pub call_id: CallId,
+    /// The tool's full name.
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: Raw,
+    /// Without progress for this long it has failed; `None` is the default.
+    pub timeout: Option<Duration>,
+    /// Ends it before that.
+    pub cancel: CancellationToken,
+    /// Hears its progress.
+    pub progress: Option<Progress>,
+}
+
+/// A running Foot. Ends with [`Foot::shutdown`]; dropped, its threads and children end with the process.
+pub struct Foot {
+    root: SupervisorRef,
+    dispatcher: ActorRef<Dispatcher>,
+    native: Option<Arc<NativeTools>>,
+    journal: Option<Arc<Journal>>,
+    runs: Arc<Runs>,
+    catalogue: watch::Receiver<Arc<Catalogue>>,
+    connection: watch::Receiver<Connection>,
+    first_load: watch::Receiver<Option<Arc<LoadSummary>>>,
+    slot: Slot,
+}
+
+/// Starts a Foot on the current thread, which must be an actor thread ([`vance_supervise::run`]). Returns at once: packs and
+/// the Brain come when they come.
+pub fn start(config: FootConfig) -> Result<Foot, StartError> {
+    let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
+    let slot = Slot::take(&paths.state, if config.brain_url.is_some() { Use::Client } else { Use::Local })?;
+    let native = Arc::new(NativeTools::new(NativeEnv {
+        home: config.home.clone(),
+        project_dir: config.project_dir.clone(),
+        state_dir: slot.dir().to_owned(),
+        guard_program: config.guard_program.clone(),
+        rules: config.rules.clone(),
+        asker: config.asker.clone(),
+    }));
+    let own = if config.no_tools { Vec::new() } else { own_tools(&native) };
+    let permit = Arc::new(ByRules(Arc::clone(&native)));
+    assemble(config, &paths, slot, own, permit, Some(native))
+}
+
+fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
+    let host = Arc::new(Native(Arc::clone(native)));
+    native.specs().into_iter().map(|spec| Arc::new(Tool { spec, host: host.clone() })).collect()
+}
+
+/// The tree of `actors`, with any tools in place of the Foot's own.
+fn assemble(
+    config: FootConfig,
+    paths: &Paths,
+    slot: Slot,
+    own: Vec<Arc<Tool>>,
+    permit: Arc<dyn Permit>,
+    native: Option<Arc<NativeTools>>,
+) -> Result<Foot, StartError> {
+    let runs = Arc::new(Runs::default());
+    let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
+    let (connection_tx, connection) = watch::channel(Connection::Local);
+    let (first_load_tx, first_load) = watch::channel(None);
+    let dispatcher = ActorRef::new("dispatcher");
+
+    let mut root = SupervisorSpec::new("foot");
+    let mut journal = None;
+    if let Some(url) = &config.brain_url {
+        let open = Arc::new(Journal::open(&slot.dir().join("journal.db"))?);
+        let link = ActorRef::new("link");
+        let calls = dispatcher::Shared {
+            me: dispatcher.clone(),
+            link: link.clone(),
+            journal: Arc::clone(&open),
+            runs: Arc::clone(&runs),
+            catalogue: catalogue.clone(),
+        };
+        let line = link::Shared {
+            me: link.clone(),
+            dispatcher: dispatcher.clone(),
+            journal: Arc::clone(&open),
+            runs: Arc::clone(&runs),
+            catalogue: catalogue.clone(),
+            connection: connection_tx,
+            url: socket_url(url)?,
+            brain: vance_shared::show::plain(url.as_str().trim_end_matches('/')),
+            token: Arc::clone(&config.token),
+            hello: hello(&config, &slot),
+            made_session: Arc::new(OnceLock::new()),
+        };
+        let line = SupervisorSpec::new("line")
+            .strategy(Strategy::RestForOne)
+            .child(
+                ChildSpec::actor(dispatcher.clone(), move |exit| Dispatcher::new(exit, calls.clone()))
+                    .mailbox(DISPATCHER_MAILBOX),
+            )
+            .child(ChildSpec::actor(link, move |_| Link::new(line.clone())));
+        root = root.child(ChildSpec::supervisor(line, SupervisorRef::new()));
+        journal = Some(open);
+    }
+
+    let (servers, me) = (SupervisorRef::new(), ActorRef::new("loader"));
+    let packs = loader::Shared {
+        me: me.clone(),
+        servers: servers.clone(),
+        own,
+        permit,
+        catalogue: catalogue_tx,
+        first_load: first_load_tx,
+        paths: paths.clone(),
+        env: HostEnv {
+            state_dir: slot.dir().to_owned(),
+            project_dir: Some(config.project_dir.clone()),
+            guard_program: config.guard_program.clone(),
+            client_name: "vancetope".to_owned(),
+        },
+        local: !config.no_local,
+        no_packs: config.no_tools,
+    };
+    let packs = SupervisorSpec::new("packs")
+        .strategy(Strategy::RestForOne)
+        .child(ChildSpec::actor(me, move |_| Loader::new(packs.clone())))
+        .child(ChildSpec::supervisor(SupervisorSpec::new("servers"), servers));
+    let root = SupervisorRef::start(root.child(ChildSpec::supervisor(packs, SupervisorRef::new())));
+    Ok(Foot { root, dispatcher, native, journal, runs, catalogue, connection, first_load, slot })
+}
+
+/// `http://HOST:PORT` → `ws://HOST:PORT/ws`.
+fn socket_url(brain: &Url) -> Result<String, StartError> {
+    let address = || StartError::Address { url: vance_shared::show::plain(brain.as_str()) };
+    let (scheme, rest) = brain.as_str().split_once("://").ok_or_else(address)?;
+    let scheme = match scheme {
+        "http" | "ws" => "ws",
+        "https" | "wss" => "wss",
+        _ => return Err(address()),
+    };
+    if brain.host_str().is_none()
+        || brain.query().is_some()
+        || brain.fragment().is_some()
+        || !brain.username().is_empty()
+    {
+        return Err(address());
+    }
+    Ok(format!("{scheme}://{}/ws", rest.trim_end_matches('/')))
+}
+
+fn hello(config: &FootConfig, slot: &Slot) -> ClientConnected {
+    let machine = identity::machine();
+    ClientConnected {
+        session_id: config.session.clone(),
+        new_session: config.new_session,
+        client_type: config.client_type.clone(),
+        protocol: vec![PROTOCOL],
+        client_id: Some(slot.client_id().clone()),
+        name: Some(config.name.clone().unwrap_or_else(|| machine.clone())),
+        machine: Some(machine),
+        working_dir: Some(crate::paths::shown(&config.project_dir)),
+        ..ClientConnected::default()
+    }
+}
+
+impl Foot {
+    /// This process's identity.
+    pub fn client_id(&self) -> &ClientId {
+        self.slot.client_id()
+    }
+
+    /// The tools as of now: the Foot's own first, then by name.
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        self.catalogue.borrow().specs()
+    }
+
+    /// Waits until each pack is up, has failed, or has had its time. Packs that come up later register by themselves.
+    pub async fn first_load(&self) -> Arc<LoadSummary> {
+        let mut first_load = self.first_load.clone();
+        match first_load.wait_for(Option::is_some).await {
+            Ok(summary) => summary.clone().unwrap_or_default(),
+            // The loader is gone for good: there is nothing to wait for.
+            Err(_) => Arc::default(),
+        }
+    }
+
+    /// How the line to the Brain is, now and from here on.
+    pub fn connection(&self) -> watch::Receiver<Connection> {
+        self.connection.clone()
+    }
+
+    /// Waits until the Brain has answered: attached, or refused.
+    pub async fn connected(&self) -> Connection {
+        let mut connection = self.connection.clone();
+        match connection.wait_for(|state| !matches!(state, Connection::Connecting)).await {
+            Ok(state) => state.clone(),
+            Err(_) => Connection::Refused { why: "this client stops".to_owned() },
+        }
+    }
+
+    /// Runs a tool from here, without the Brain and without the journal.
+    pub async fn call_local(&self, call: LocalCall) -> Outcome {
+        let LocalCall { call_id, tool, arguments, timeout, cancel, progress } = call;
+        let found = self.catalogue.borrow().find(&tool).cloned();
+        let tool = match found {
+            Ok(tool) => tool,
+            Err(error) => return Outcome::Failed { error, result: None },
+        };
+        let timeout = timeout.unwrap_or(CALL_TIMEOUT);
+        let cap = timeout.saturating_mul(PROGRESS_CAP);
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: TraceContext::root(), cancel };
+        run::run(job, |(fraction, message)| {
+            if let Some(progress) = &progress {
+                progress(fraction, message);
+            }
+        })
+        .await
+    }
+
+    /// Resolves when the Foot has given up on itself: a part of it fell too often. The program then ends with an error.
+    pub async fn ended(&self) -> ExitReason {
+        self.root.ended().await
+    }
+
+    /// Takes no new calls, lets the running ones finish for a moment, brings their results to the Brain, and ends everything that
+    /// was started. A call that is still running then is reported as interrupted at the next start.
+    pub async fn shutdown(self) {
+        if self.journal.is_some() {
+            if let Err(refusal) = self.dispatcher.tell(ToDispatcher::Drain) {
+                tracing::debug!("the Brain is not told of the end: {refusal}");
+            }
+            if tokio::time::timeout(FINISH_WITHIN, self.runs.idle()).await.is_err() {
+                tracing::warn!("calls are still running; they count as interrupted");
+            }
+            if self.is_online() && tokio::time::timeout(DELIVER_WITHIN, self.delivered()).await.is_err() {
+                tracing::info!("the Brain has not taken every result; they are sent at the next start");
+            }
+            // First the line: what ends from here on ends because we stop, and that is not the call's own outcome.
+            self.root.stop_child("line").await;
+        }
+        if let Some(native) = &self.native {
+            tokio::join!(native.shutdown(), self.root.shutdown());
+        } else {
+            self.root.shutdown().await;
+        }
+        if let Some(journal) = &self.journal
+            && let Err(fault) = journal.flush().await
+        {
+            tracing::warn!("the journal is not complete: {fault}");
+        }
+    }
+
+    fn is_online(&self) -> bool {
+        matches!(*self.connection.borrow(), Connection::Online { .. })
+    }
+
+    /// Waits until no result waits for its ack.
+    async fn delivered(&self) {
+        while self.is_online() {
+            match self.dispatcher.send(dispatcher::Unacked).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The calls that this Foot took on, kept over a crash of its process: one SQLite file and one thread that writes it.
+//!
+//! Writes are grouped. A group that holds the beginning of an unsafe call is flushed to disk before that call is accepted;
+//! any other group is only written, so it survives the end of the process but not a power cut, which costs a safe call
+//! one more run and an unsafe one an `unknown`. What happens to one call within a group is one write.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+use vance_foot_core::calls::Row;
+use vance_shared::call::Outcome;
+use vance_shared::ids::CallId;
+use vance_shared::tool::Replay;
+use vance_shared::wire::CallResult;
+
+mod file;
+mod group;
+mod writer;
+
+/// Writes that wait for the disk.
+const QUEUE: usize = 8192;
+/// New calls are refused beyond this, so that the results and acks of the calls that run always find room.
+const QUEUE_FOR_NEW: usize = 4096;
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalFault {
+    /// SQLite says no.
+    #[error("{path}: {error}")]
+    Store {
+        /// The file.
+        path: String,
+        /// Why.
+        error: rusqlite::Error,
+    },
+    /// The file system says no.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A later release wrote the file.
+    #[error("{path} was written by a later release (version {found}, this one reads {known}); update this Foot")]
+    Later {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The writer is gone.
+    #[error("the journal's writer has ended")]
+    Ended,
+    /// More writes wait than may wait.
+    #[error("the journal's disk does not keep up")]
+    Full,
+}
+
+/// The answer to a durable write.
+#[derive(Debug)]
+pub struct Written {
+    /// The call.
+    pub call_id: CallId,
+    /// The error is for people.
+    pub written: Result<(), String>,
+}
+
+/// What the writer is asked to do.
+pub(super) enum Op {
+    Begin { call_id: CallId, attempt: u32, tool: String, replay: Replay, durable: Option<mpsc::Sender<Written>> },
+    Store(CallResult),
+    Forget(CallId),
+    Load(CallId, oneshot::Sender<Option<Outcome>>),
+    Rows(SyncSender<Vec<Row>>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// An open journal. Shared by reference; closing waits for what is queued.
+pub struct Journal {
+    queue: SyncSender<Op>,
+    waiting: Arc<AtomicUsize>,
+    /// Taken once, by `Drop`.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Journal {
+    /// Opens the file, or makes it. One that is damaged is set aside with a warning: what it held is lost, and the Brain decides
+    /// about the calls that it counted on.
+    pub fn open(path: &Path) -> Result<Self, JournalFault> {
+        let store = file::open(path)?;
+        let (queue, ops) = sync_channel(QUEUE);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&waiting);
+        let thread = std::thread::Builder::new()
+            .name("vance-journal".to_owned())
+            .spawn(move || writer::run(store, &ops, &counted))
+            .map_err(|error| JournalFault::Io { path: crate::paths::shown(path), error })?;
+        Ok(Self { queue, waiting, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Writes the beginning of a call. With `report` it is flushed to disk first, and the report says so.
+    pub fn begin(
+        &self,
+        call_id: CallId,
+        attempt: u32,
+        tool: String,
+        replay: Replay,
+        report: Option<mpsc::Sender<Written>>,
+    ) -> Result<(), JournalFault> {
+        if self.waiting.load(Ordering::Relaxed) >= QUEUE_FOR_NEW {
+            return Err(JournalFault::Full);
+        }
+        self.put(Op::Begin { call_id, attempt, tool, replay, durable: report })
+    }
+
+    /// Keeps a result until it is forgotten.
+    pub fn store(&self, result: CallResult) -> Result<(), JournalFault> {
+        self.put(Op::Store(result))
+    }
+
+    /// Drops a result and keeps the call's tombstone.
+    pub fn forget(&self, call_id: CallId) -> Result<(), JournalFault> {
+        self.put(Op::Forget(call_id))
+    }
+
+    /// A kept result's outcome.
+    pub async fn load(&self, call_id: CallId) -> Option<Outcome> {
+        let (answer, answered) = oneshot::channel();
+        self.put(Op::Load(call_id, answer)).ok()?;
+        answered.await.ok().flatten()
+    }
+
+    /// All calls, tombstones included, in the order of their beginning. Waits for the disk: for an actor's start only.
+    pub fn rows(&self) -> Result<Vec<Row>, JournalFault> {
+        let (answer, answered) = sync_channel(1);
+        self.put(Op::Rows(answer))?;
+        answered.recv().map_err(|_| JournalFault::Ended)
+    }
+
+    /// Waits until all that was asked for so far is written.
+    pub async fn flush(&self) -> Result<(), JournalFault> {
+        let (answer, answered) = oneshot::channel();
+        self.put(Op::Flush(answer))?;
+        answered.await.map_err(|_| JournalFault::Ended)
+    }
+
+    fn put(&self, op: Op) -> Result<(), JournalFault> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.queue.try_send(op).map_err(|refused| {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            match refused {
+                TrySendError::Full(_) => JournalFault::Full,
+                TrySendError::Disconnected(_) => JournalFault::Ended,
+            }
+        })
+    }
+}
+
+impl Drop for Journal {
+    /// Ends the queue and waits for the writer.
+    fn drop(&mut self) {
+        let (closed, _) = sync_channel(0);
+        self.queue = closed;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(_)) = thread.map(JoinHandle::join) {
+            tracing::error!("the journal's writer panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
