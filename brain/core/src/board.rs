@@ -3,7 +3,7 @@
 //! The board decides, task actors run. A waiting task holds no slot. Waking is driven by the index (session and tool, or
 //! client), never by a scan over all tasks.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
@@ -14,6 +14,9 @@ use crate::task::{ChildrenEnd, Input, State, Wait};
 
 #[cfg(test)]
 mod tests;
+mod waiting;
+
+use waiting::SessionIndex;
 
 /// A task as the board takes it, new or from the store.
 #[derive(Debug, Clone)]
@@ -76,20 +79,16 @@ struct Node {
     dependents: Vec<TaskId>,
     /// Place in the queue of those that wait for the same tool.
     park_order: u64,
+    /// The revision of the view on which it decided to wait.
+    seen: u64,
+    /// The revision of the view that woke it last: one view wakes a task once.
+    woken_at: u64,
+    /// `server_changes` when it was last told to start.
+    server_seen: u64,
 }
 
 /// Tools that a client offers, by name.
 pub type Offer = Arc<HashSet<ToolName>>;
-
-#[derive(Debug, Default)]
-struct SessionIndex {
-    /// The revision of the view that the board knows.
-    revision: u64,
-    online: HashMap<ClientId, Offer>,
-    /// Waiting tasks by tool, in the order in which they came.
-    by_tool: HashMap<ToolName, BTreeMap<u64, TaskId>>,
-    by_client: HashMap<ClientId, BTreeSet<TaskId>>,
-}
 
 /// All live trees.
 #[derive(Debug)]
@@ -104,6 +103,8 @@ pub struct Board {
     running: usize,
     slots: usize,
     parks: u64,
+    /// How often the server's tools changed.
+    server_changes: u64,
 }
 
 impl Board {
@@ -120,6 +121,7 @@ impl Board {
             running: 0,
             slots,
             parks: 0,
+            server_changes: 0,
         }
     }
 
@@ -135,7 +137,16 @@ impl Board {
         self.live.insert(tree_id, live);
         for entry in entries {
             let stand = if entry.state.is_terminal() { Stand::Done(entry.state) } else { Stand::Waiting };
-            let node = Node { entry, stand, children: Vec::new(), dependents: Vec::new(), park_order: 0 };
+            let node = Node {
+                entry,
+                stand,
+                children: Vec::new(),
+                dependents: Vec::new(),
+                park_order: 0,
+                seen: 0,
+                woken_at: 0,
+                server_seen: 0,
+            };
             self.nodes.insert(node.entry.task_id.clone(), node);
         }
         for id in &ids {
@@ -150,6 +161,10 @@ impl Board {
         }
         for id in &ids {
             self.maybe_children_ended(id, &mut out);
+            let Some(node) = self.nodes.get(id) else { continue };
+            if let Stand::Done(State::Failed | State::Cancelled) = node.stand {
+                self.stop_children(&node.children.clone(), id, &mut out);
+            }
         }
         self.fill_slots(&mut out);
         out
@@ -178,7 +193,7 @@ impl Board {
         match (entry.state, entry.wait) {
             (State::Running, _) if entry.has_children => self.set(id, Stand::Around),
             (State::Running, _) | (State::Blocked | State::Queued, None) => self.make_ready(id),
-            (State::Blocked | State::Queued, Some(wait)) => self.park(id, wait, &entry.wake_on),
+            (State::Blocked | State::Queued, Some(wait)) => self.park(id, wait, &entry.wake_on, 0),
             (State::Pending | State::Completed | State::Failed | State::Cancelled | State::Skipped, _) => {}
         }
     }
@@ -205,7 +220,8 @@ impl Board {
         let Some(node) = self.nodes.get(id).filter(|n| n.stand == Stand::Waiting) else { return };
         if let Some(parent) = node.entry.parent.as_ref().and_then(|p| self.nodes.get(p)) {
             match &parent.stand {
-                Stand::Around => {}
+                // Completed: a person retries a child that was skipped.
+                Stand::Around | Stand::Done(State::Completed) => {}
                 Stand::Done(state) => {
                     let name = &parent.entry.id;
                     let input = match state {
@@ -241,6 +257,10 @@ impl Board {
             let Some(id) = self.ready.pop_front() else { return };
             if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) {
                 self.set(&id, Stand::Running);
+                let server_changes = self.server_changes;
+                if let Some(node) = self.nodes.get_mut(&id) {
+                    node.server_seen = server_changes;
+                }
                 out.push(Order { task_id: id, input: Input::Start });
             }
         }
@@ -258,133 +278,6 @@ impl Board {
         }
         self.fill_slots(&mut out);
         out
-    }
-
-    /// A task waits. `seen`: the revision of the session's view that it decided on; a newer one wakes it at once.
-    pub fn parked(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) -> Vec<Order> {
-        let mut out = Vec::new();
-        let Some(node) = self.nodes.get(id).filter(|n| !matches!(n.stand, Stand::Done(_))) else { return out };
-        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
-        let wake_now = match &wait {
-            Wait::Client { .. } => {
-                session.revision > seen
-                    && session.online.values().any(|offer| wake_on.iter().any(|t| offer.contains(t)))
-            }
-            Wait::Suspended { client_id, .. } => session.online.contains_key(client_id),
-            Wait::Unknown { .. } => false,
-        };
-        self.park(id, wait, wake_on);
-        if wake_now {
-            self.wake(id);
-        }
-        self.fill_slots(&mut out);
-        out
-    }
-
-    fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName]) {
-        self.unindex(id);
-        self.parks += 1;
-        let order = self.parks;
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        node.park_order = order;
-        node.entry.wake_on = wake_on.to_vec();
-        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
-        match &wait {
-            Wait::Client { .. } => {
-                for tool in wake_on {
-                    session.by_tool.entry(tool.clone()).or_default().insert(order, id.clone());
-                }
-            }
-            Wait::Suspended { client_id, .. } => {
-                session.by_client.entry(client_id.clone()).or_default().insert(id.clone());
-            }
-            Wait::Unknown { .. } => {}
-        }
-        self.set(id, Stand::Parked(wait));
-    }
-
-    fn unindex(&mut self, id: &TaskId) {
-        let Some(node) = self.nodes.get(id) else { return };
-        let Stand::Parked(wait) = &node.stand else { return };
-        let Some(session) = self.sessions.get_mut(&node.entry.session_id) else { return };
-        match wait {
-            Wait::Client { .. } => {
-                for tool in &node.entry.wake_on {
-                    if let Some(waiting) = session.by_tool.get_mut(tool) {
-                        waiting.remove(&node.park_order);
-                        if waiting.is_empty() {
-                            session.by_tool.remove(tool);
-                        }
-                    }
-                }
-            }
-            Wait::Suspended { client_id, .. } => {
-                if let Some(waiting) = session.by_client.get_mut(client_id) {
-                    waiting.remove(id);
-                    if waiting.is_empty() {
-                        session.by_client.remove(client_id);
-                    }
-                }
-            }
-            Wait::Unknown { .. } => {}
-        }
-    }
-
-    fn wake(&mut self, id: &TaskId) {
-        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_))) {
-            self.unindex(id);
-            self.make_ready(id);
-        }
-    }
-
-    /// The clients of a session that are online, with what they offer.
-    pub fn presence(&mut self, session_id: &SessionId, revision: u64, online: HashMap<ClientId, Offer>) -> Vec<Order> {
-        let session = self.sessions.entry(session_id.clone()).or_default();
-        if revision <= session.revision {
-            return Vec::new();
-        }
-        session.revision = revision;
-        let mut woken: BTreeMap<u64, TaskId> = BTreeMap::new();
-        for (client_id, offer) in &online {
-            let before = session.online.get(client_id);
-            let is_new = |tool: &ToolName| offer.contains(tool) && before.is_none_or(|b| !b.contains(tool));
-            for (_, waiting) in session.by_tool.iter().filter(|(tool, _)| is_new(tool)) {
-                woken.extend(waiting.iter().map(|(order, id)| (*order, id.clone())));
-            }
-            if before.is_none() {
-                for id in session.by_client.get(client_id).into_iter().flatten() {
-                    let order = self.nodes.get(id).map_or(0, |n| n.park_order);
-                    woken.insert(order, id.clone());
-                }
-            }
-        }
-        session.online = online;
-        for id in woken.values() {
-            self.wake(id);
-        }
-        let mut out = Vec::new();
-        self.fill_slots(&mut out);
-        out
-    }
-
-    /// The server's tools changed: whoever waits for a client looks again.
-    pub fn server_tools_changed(&mut self) -> Vec<Order> {
-        let waiting: BTreeMap<u64, TaskId> =
-            self.sessions.values().flat_map(|s| s.by_tool.values()).flatten().map(|(o, id)| (*o, id.clone())).collect();
-        for id in waiting.values() {
-            self.wake(id);
-        }
-        let mut out = Vec::new();
-        self.fill_slots(&mut out);
-        out
-    }
-
-    /// A task runs again after waiting (its call was picked up without a slot being asked for).
-    pub fn resumed(&mut self, id: &TaskId) {
-        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_))) {
-            self.unindex(id);
-            self.set(id, Stand::Running);
-        }
     }
 
     /// A task ended.
@@ -450,33 +343,35 @@ impl Board {
         }
     }
 
-    /// Tasks that a retry of this one means: itself, its failed ancestors first, and what was skipped because of it.
+    /// Tasks that a retry of this one means: its failed ancestors first, itself, what it kept from completing below it, and what
+    /// was skipped because of any of these.
     pub fn retry_closure(&self, id: &TaskId) -> Vec<TaskId> {
-        let mut out: Vec<TaskId> = Vec::new();
+        let mut out = vec![id.clone()];
         let mut up = self.nodes.get(id).and_then(|n| n.entry.parent.clone());
-        while let Some(parent) = up {
-            let Some(node) = self.nodes.get(&parent) else { break };
+        while let Some(node) = up.and_then(|parent| self.nodes.get(&parent)) {
             if matches!(node.stand, Stand::Done(State::Failed | State::Cancelled | State::Skipped)) {
-                out.insert(0, parent.clone());
+                out.insert(0, node.entry.task_id.clone());
             }
             up = node.entry.parent.clone();
         }
-        let mut next = VecDeque::from([id.clone()]);
-        while let Some(id) = next.pop_front() {
-            if out.contains(&id) && out.last() != Some(&id) {
-                continue;
-            }
-            out.push(id.clone());
-            let Some(node) = self.nodes.get(&id) else { continue };
-            for after in node.dependents.iter().chain(&node.children) {
-                let stand = self.nodes.get(after).map(|n| &n.stand);
-                if matches!(stand, Some(Stand::Done(State::Skipped | State::Cancelled))) && !out.contains(after) {
-                    next.push_back(after.clone());
-                }
-            }
+        let ancestors = out.len() - 1;
+        let mut seen: HashSet<TaskId> = out.iter().cloned().collect();
+        let mut at = 0;
+        while let Some(node) = out.get(at).and_then(|id| self.nodes.get(id)) {
+            // An ancestor's other children stay as they ended.
+            let below: &[TaskId] = if at < ancestors { &[] } else { &node.children };
+            let below = below.iter().filter(|c| {
+                self.is_done(c, |state| matches!(state, State::Failed | State::Cancelled | State::Skipped))
+            });
+            let after = node.dependents.iter().filter(|d| self.is_done(d, |state| state == State::Skipped));
+            out.extend(below.chain(after).filter(|next| seen.insert((*next).clone())).cloned().collect::<Vec<_>>());
+            at += 1;
         }
-        out.dedup();
         out
+    }
+
+    fn is_done(&self, id: &TaskId, how: impl Fn(State) -> bool) -> bool {
+        self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Done(state) if how(state)))
     }
 
     /// These tasks are pending again.
@@ -518,6 +413,16 @@ impl Board {
         self.held_by_client.get(client_id).cloned().unwrap_or_default()
     }
 
+    /// Tasks of a session that hold a call open on a client, with the call.
+    pub fn holders_in(&self, session_id: &SessionId) -> Vec<(TaskId, CallId)> {
+        let mine = |task: &TaskId| self.nodes.get(task).is_some_and(|n| n.entry.session_id == *session_id);
+        self.held
+            .iter()
+            .filter(|(_, (task, _))| mine(task))
+            .map(|(call, (task, _))| (task.clone(), call.clone()))
+            .collect()
+    }
+
     /// The task that holds a call open on that client.
     pub fn holder(&self, call_id: &CallId, client_id: &ClientId) -> Option<TaskId> {
         self.held.get(call_id).filter(|(_, c)| c == client_id).map(|(task, _)| task.clone())
@@ -534,7 +439,7 @@ impl Board {
         (self.running, parked)
     }
 
-    /// Live tasks whose actor should be there: after a restart of the board these are told to go on.
+    /// Live trees.
     pub fn trees(&self) -> usize {
         self.members.len()
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use vance_shared::ids::ClientId;
 use vance_shared::json::Raw;
-use vance_shared::names::{SUBTOOL_SEPARATOR, ToolName};
+use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{NATIVE_TOOLS, Replay, ToolSpec};
 
+use crate::route::MAX_FALLBACK_HOPS;
 use crate::spec::{Backing, EngineSpec, Location, OfflineStrategy, RegistryEntry, RegistryFile, Side};
 
 /// Whether the server's side of a tool can run now.
@@ -84,8 +85,10 @@ pub struct KnownTool {
     pub location: Location,
     /// The server's side, if the location has one.
     pub server: Option<(ToolName, ServerSide)>,
-    /// The name under which clients report it.
+    /// The name under which clients report it now, or would first.
     pub client_name: ToolName,
+    /// All names under which a client may report it, the likelier one first.
+    pub client_names: Vec<ToolName>,
     /// The entry's strategy.
     pub offline_strategy: Option<OfflineStrategy>,
     /// The entry's alternative.
@@ -119,8 +122,12 @@ impl Registry {
 
     fn registered(&self, view: &SessionView, entry: &RegistryEntry) -> KnownTool {
         let has_server = entry.location != Location::Client;
-        let server_name = self.name_behind(entry, |n| self.server_tools.contains_key(n));
-        let client_name = self.name_behind(entry, |n| client_definition(view, n).is_some());
+        let names = names_behind(entry);
+        let first = |offered: &dyn Fn(&ToolName) -> bool| names.iter().find(|n| offered(n)).cloned();
+        let server_name = first(&|n| self.server_tools.contains_key(n)).unwrap_or_else(|| names[0].clone());
+        let client_name = first(&|n| view.clients.iter().any(|c| c.online && c.tools.contains_key(n)))
+            .or_else(|| first(&|n| client_definition(view, n).is_some()))
+            .unwrap_or_else(|| names[0].clone());
         let server = has_server.then(|| (server_name.clone(), self.server_side(entry, &server_name)));
         let of_server = if has_server { self.server_tools.get(&server_name).cloned() } else { None };
         KnownTool {
@@ -128,19 +135,11 @@ impl Registry {
             server,
             spec: of_server.or_else(|| client_definition(view, &client_name)),
             client_name,
+            client_names: names,
             offline_strategy: entry.offline_strategy,
             fallback_tool: entry.fallback_tool.clone(),
             extra_labels: entry.labels.clone(),
         }
-    }
-
-    /// The entry's own name, or `<pack>__<tool>` where only that is offered.
-    fn name_behind(&self, entry: &RegistryEntry, offered: impl Fn(&ToolName) -> bool) -> ToolName {
-        let Some(Backing::McpServer { pack, tool }) = &entry.backing else { return entry.name.clone() };
-        let sub = tool.as_deref().unwrap_or(entry.name.as_str());
-        let prefixed =
-            ToolName::parse(&format!("{pack}{SUBTOOL_SEPARATOR}{sub}")).unwrap_or_else(|_| entry.name.clone());
-        if tool.is_none() && offered(&entry.name) && !offered(&prefixed) { entry.name.clone() } else { prefixed }
     }
 
     fn server_side(&self, entry: &RegistryEntry, name: &ToolName) -> ServerSide {
@@ -170,6 +169,7 @@ impl Registry {
             location,
             server,
             client_name: name.clone(),
+            client_names: vec![name.clone()],
             offline_strategy: None,
             fallback_tool: None,
             spec,
@@ -190,13 +190,35 @@ impl Registry {
         (loading || NATIVE_TOOLS.contains(&name.as_str())).then(|| plain(Location::Client, None, None))
     }
 
+    /// Names under which a client may come to offer what a waiting task needs: the tool's and those of its alternatives.
+    pub fn client_names(&self, name: &ToolName) -> Vec<ToolName> {
+        let (mut path, mut out) = (vec![name], Vec::new());
+        while let Some(entry) = path.last().and_then(|current| self.file.get(*current)) {
+            if entry.location != Location::Server {
+                out.extend(names_behind(entry));
+            }
+            match &entry.fallback_tool {
+                Some(next) if !path.contains(&next) && path.len() <= MAX_FALLBACK_HOPS => path.push(next),
+                Some(_) | None => return out,
+            }
+        }
+        out.extend(path.last().map(|last| (*last).clone()));
+        out
+    }
+
     /// Why a client may not offer a tool of this name, if so: it never replaces a server tool.
     pub fn refuses(&self, name: &ToolName) -> Option<String> {
         let only_server = match self.file.get(name) {
             Some(entry) => entry.location == Location::Server,
-            None => self.server_tools.contains_key(name),
+            None => self.server_tools.contains_key(name) && !self.is_shared(name),
         };
         only_server.then(|| format!("'{name}' is a tool of the server; a client's tool cannot replace it"))
+    }
+
+    /// True if an entry says that clients have the server's tool of this name too.
+    fn is_shared(&self, name: &ToolName) -> bool {
+        let both = |entry: &&RegistryEntry| matches!(entry.location, Location::Both { .. });
+        self.file.values().filter(both).any(|entry| names_behind(entry).contains(name))
     }
 
     /// All names that a session can mean, for suggestions and lists.
@@ -218,6 +240,17 @@ impl Registry {
         let mut scored: Vec<(f64, String)> = all.into_iter().map(|n| (strsim::jaro_winkler(name, &n), n)).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         scored.into_iter().take(3).map(|(_, n)| n).collect()
+    }
+}
+
+/// Names under which the tool behind an entry may be offered: `<pack>__<tool>`, or the entry's own. Never empty.
+fn names_behind(entry: &RegistryEntry) -> Vec<ToolName> {
+    let own = entry.name.clone();
+    let Some(Backing::McpServer { pack, tool }) = &entry.backing else { return vec![own] };
+    let Ok(pack) = PackName::parse(pack) else { return vec![own] };
+    match tool {
+        Some(tool) => vec![ToolName::of_subtool(&pack, tool)],
+        None => vec![ToolName::of_subtool(&pack, own.as_str()), own],
     }
 }
 
@@ -249,7 +282,7 @@ pub fn list(registry: &Registry, view: &SessionView) -> Vec<ListedTool> {
         .into_iter()
         .filter_map(|name| {
             let known = registry.lookup(view, &name)?;
-            let offers = |c: &&ClientView| c.tools.contains_key(&known.client_name);
+            let offers = |c: &&ClientView| known.client_names.iter().any(|n| c.tools.contains_key(n));
             let clients: Vec<ClientId> =
                 view.clients.iter().filter(|c| c.online).filter(offers).map(|c| c.client_id.clone()).collect();
             let unavailable = unavailable(view, &known, !clients.is_empty());
@@ -274,7 +307,7 @@ fn unavailable(view: &SessionView, known: &KnownTool, client_online: bool) -> Op
     {
         return Some(reason.clone());
     }
-    let leaving = view.clients.iter().find(|c| !c.online && c.tools.contains_key(&known.client_name));
+    let leaving = view.clients.iter().find(|c| !c.online && known.client_names.iter().any(|n| c.tools.contains_key(n)));
     Some(match leaving {
         Some(client) => format!("client '{}' is disconnected", client.name),
         None => "no connected client offers it".to_owned(),

@@ -64,11 +64,15 @@ pub enum Decision {
 /// Decides for a tool, following `fallback_tool`s.
 pub fn decide(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &ToolName) -> Decision {
     let mut path = vec![name.clone()];
+    let mut without = None;
     loop {
         let current = path[path.len() - 1].clone();
         match hop(registry, view, wish, &current, path.len() == 1) {
             Hop::Is(decision) => return decision,
-            Hop::Alternative(next) => {
+            // An alternative that engine or target rule out is none: a client that left delays, it makes nothing fail.
+            Hop::RuledOut(fault) => return without.unwrap_or(Decision::Fail(fault)),
+            Hop::Alternative { next, otherwise } => {
+                without = Some(otherwise);
                 let cycle = path.contains(&next);
                 path.push(next);
                 if cycle || path.len() > MAX_FALLBACK_HOPS + 1 {
@@ -84,106 +88,131 @@ pub fn decide(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &T
 
 enum Hop {
     Is(Decision),
-    Alternative(ToolName),
+    /// The engine's sets or the target do not allow this tool.
+    RuledOut(Fault),
+    /// The tool's alternative, and what to do if that is none.
+    Alternative {
+        next: ToolName,
+        otherwise: Decision,
+    },
 }
 
-fn fail(code: &str, message: String) -> Hop {
-    Hop::Is(Decision::Fail(Fault::new(code, message)))
+fn ruled_out(code: &str, message: String) -> Hop {
+    Hop::RuledOut(Fault::new(code, message))
 }
 
 /// `asked`: the task itself named the tool (an alternative need not stand in the task's list).
 fn hop(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &ToolName, asked: bool) -> Hop {
     let Some(known) = registry.lookup(view, name) else {
         let near = registry.nearest(view, name.as_str()).join(", ");
-        return fail("unknown_tool", format!("unknown tool: {name} (nearest: {near})"));
+        let message = format!("unknown tool: {name} (nearest: {near})");
+        return Hop::Is(Decision::Fail(Fault::new("unknown_tool", message)));
+    };
+    let Some(listed) = engine_sides(wish.engine, name, &known) else {
+        let engine = wish.engine.map_or("", |e| e.id.as_str());
+        return ruled_out("unknown_tool", format!("unknown tool: {name} is not in the tool sets of engine {engine}"));
     };
     if asked && wish.tools.is_some_and(|list| !selects(list, name, &known)) {
-        return fail("tool_not_listed", format!("tool {name} is not in the task's `tools`; add it there"));
+        return ruled_out("tool_not_listed", format!("tool {name} is not in the task's `tools`; add it there"));
     }
-    let Some(mut sides) = engine_sides(wish.engine, name, &known) else {
-        let engine = wish.engine.map_or("", |e| e.id.as_str());
-        return fail("unknown_tool", format!("unknown tool: {name} is not in the tool sets of engine {engine}"));
-    };
-    let auto_fallback = wish.engine.is_some_and(|e| e.auto_fallback);
     let strategy = strategy(wish, &known);
-    if auto_fallback && matches!(known.location, Location::Both { .. }) && !sides.contains(&Side::Server) {
-        sides.push(Side::Server);
-    }
-    let by_location = sides_of(known.location);
-    sides.retain(|side| by_location.contains(side));
-    if sides.is_empty() {
-        let message =
-            format!("tool {name} has location {}, which the engine's tool sets do not allow", known.location.word());
-        return fail("engine_contradiction", message);
-    }
-    if let Some(only) = required(wish.target) {
-        sides.retain(|side| *side == only);
-        if sides.is_empty() {
-            return fail("target_contradiction", contradiction(wish.target, name, known.location));
-        }
-    }
+    let auto_fallback = wish.engine.is_some_and(|e| e.auto_fallback);
     let may_switch = auto_fallback || strategy == OfflineStrategy::Fallback || wish.target == ExecutionTarget::Any;
-    place(view, wish, name, &known, &sides, strategy, may_switch)
+    let sides = match sides(wish.target, name, known.location, &listed, auto_fallback, may_switch) {
+        Ok(sides) => sides,
+        Err(fault) => return Hop::RuledOut(fault),
+    };
+    if let Some(decision) = sides.iter().find_map(|side| run_on(*side, view, wish, &known)) {
+        return Hop::Is(decision);
+    }
+    let client_may = sides.contains(&Side::Client);
+    let otherwise = if client_may { wait(wish, strategy) } else { unavailable(name, &known) };
+    let alternative = strategy == OfflineStrategy::Fallback || (auto_fallback && client_may && wish.strategy.is_none());
+    match known.fallback_tool {
+        Some(next) if alternative => Hop::Alternative { next, otherwise },
+        Some(_) | None => Hop::Is(otherwise),
+    }
 }
 
-fn place(
-    view: &SessionView,
-    wish: &Wish<'_>,
+/// The sides where it may run, the preferred one first.
+fn sides(
+    target: ExecutionTarget,
     name: &ToolName,
-    known: &KnownTool,
-    sides: &[Side],
-    strategy: OfflineStrategy,
+    location: Location,
+    listed: &[Side],
+    auto_fallback: bool,
     may_switch: bool,
-) -> Hop {
-    let server = known.server.as_ref().filter(|_| sides.contains(&Side::Server));
-    let on_server = server.filter(|(_, side)| !matches!(side, ServerSide::Down { .. }));
-    let run_on_server = || on_server.map(|(tool, _)| Hop::Is(Decision::Server { tool: tool.clone() }));
-    let run_on_client = || {
-        let client = sides.contains(&Side::Client).then(|| pick(view, wish, &known.client_name)).flatten()?;
-        Some(Hop::Is(Decision::Client { client_id: client.client_id.clone(), tool: known.client_name.clone() }))
+) -> Result<Vec<Side>, Fault> {
+    let (by_location, both): (&[Side], bool) = match location {
+        Location::Server => (&[Side::Server], false),
+        Location::Client => (&[Side::Client], false),
+        Location::Both { prefer: Side::Server } => (&[Side::Server, Side::Client], true),
+        Location::Both { prefer: Side::Client } => (&[Side::Client, Side::Server], true),
     };
-    let prefers_client = matches!(known.location, Location::Client | Location::Both { prefer: Side::Client });
-    let first = if prefers_client { run_on_client().or_else(run_on_server) } else { run_on_server() };
-    if let Some(hop) = first {
-        return hop;
+    let mut sides: Vec<Side> = by_location.iter().copied().filter(|side| listed.contains(side)).collect();
+    if auto_fallback && both && !sides.contains(&Side::Server) {
+        // Behind the side that the engine lists, whatever the tool prefers.
+        sides.push(Side::Server);
     }
-    // The server's side is preferred (or the only one) and down; a client stands in only if somebody allowed that.
-    let only_client = !sides.contains(&Side::Server);
-    if !prefers_client
-        && (may_switch || only_client)
-        && let Some(hop) = run_on_client()
-    {
-        return hop;
+    if sides.is_empty() {
+        let message =
+            format!("tool {name} has location {}, which the engine's tool sets do not allow", location.word());
+        return Err(Fault::new("engine_contradiction", message));
     }
-    match (strategy, &known.fallback_tool) {
-        (OfflineStrategy::Fallback, Some(next)) => Hop::Alternative(next.clone()),
-        _ if known.location == Location::Server || (!prefers_client && !may_switch && !only_client) => {
-            let reason = match server {
-                Some((_, ServerSide::Down { reason })) => reason.clone(),
-                _ => "the server's side is not there".to_owned(),
-            };
-            fail("server_unavailable", format!("tool {name} cannot run on the server: {reason}"))
+    if let Some(only) = required(target) {
+        sides.retain(|side| *side == only);
+        if sides.is_empty() {
+            return Err(target_contradiction(target, name, location, by_location.contains(&only)));
         }
-        (OfflineStrategy::Skip, _) => Hop::Is(Decision::Skip),
-        (OfflineStrategy::Queue, _) => Hop::Is(Decision::Queue),
-        // Fallback without an alternative waits like the default.
-        (OfflineStrategy::Block, _) => Hop::Is(Decision::Block),
-        (OfflineStrategy::Fallback, None) => Hop::Is(if wish.autonomous { Decision::Queue } else { Decision::Block }),
     }
+    // From client to server always; from server to client only if somebody allowed that.
+    if sides.first() == Some(&Side::Server) && !may_switch {
+        sides.truncate(1);
+    }
+    Ok(sides)
+}
+
+fn run_on(side: Side, view: &SessionView, wish: &Wish<'_>, known: &KnownTool) -> Option<Decision> {
+    match (side, &known.server) {
+        (Side::Client, _) => {
+            let (client, tool) = pick(view, wish, known)?;
+            Some(Decision::Client { client_id: client.client_id.clone(), tool: tool.clone() })
+        }
+        (Side::Server, Some((tool, ServerSide::Up | ServerSide::Starting))) => {
+            Some(Decision::Server { tool: tool.clone() })
+        }
+        (Side::Server, Some((_, ServerSide::Down { .. })) | None) => None,
+    }
+}
+
+/// No side can run it now, and a client could.
+fn wait(wish: &Wish<'_>, strategy: OfflineStrategy) -> Decision {
+    match strategy {
+        OfflineStrategy::Block => Decision::Block,
+        OfflineStrategy::Queue => Decision::Queue,
+        OfflineStrategy::Skip => Decision::Skip,
+        // Without an alternative it waits like the default.
+        OfflineStrategy::Fallback => wait(wish, default_strategy(wish)),
+    }
+}
+
+/// Only the server could run it, and cannot: waiting for a client would be for ever.
+fn unavailable(name: &ToolName, known: &KnownTool) -> Decision {
+    let reason = match &known.server {
+        Some((_, ServerSide::Down { reason })) => reason.as_str(),
+        Some((_, ServerSide::Up | ServerSide::Starting)) | None => "the server's side is not there",
+    };
+    Decision::Fail(Fault::new("server_unavailable", format!("tool {name} cannot run on the server: {reason}")))
 }
 
 /// Task, engine, tool entry, default.
 fn strategy(wish: &Wish<'_>, known: &KnownTool) -> OfflineStrategy {
-    let default = if wish.autonomous { OfflineStrategy::Queue } else { OfflineStrategy::Block };
-    wish.strategy.or(wish.engine.and_then(|e| e.offline_strategy)).or(known.offline_strategy).unwrap_or(default)
+    let engine = wish.engine.and_then(|e| e.offline_strategy);
+    wish.strategy.or(engine).or(known.offline_strategy).unwrap_or_else(|| default_strategy(wish))
 }
 
-fn sides_of(location: Location) -> &'static [Side] {
-    match location {
-        Location::Server => &[Side::Server],
-        Location::Client => &[Side::Client],
-        Location::Both { .. } => &[Side::Server, Side::Client],
-    }
+fn default_strategy(wish: &Wish<'_>) -> OfflineStrategy {
+    if wish.autonomous { OfflineStrategy::Queue } else { OfflineStrategy::Block }
 }
 
 fn required(target: ExecutionTarget) -> Option<Side> {
@@ -194,31 +223,42 @@ fn required(target: ExecutionTarget) -> Option<Side> {
     }
 }
 
-fn contradiction(target: ExecutionTarget, name: &ToolName, location: Location) -> String {
+/// Both facts. `possible`: the location would do, the engine's sets do not.
+fn target_contradiction(target: ExecutionTarget, name: &ToolName, location: Location, possible: bool) -> Fault {
     let word = if target == ExecutionTarget::Server { "server" } else { "client" };
-    format!("execution_target is {word}, but tool {name} has location {}", location.word())
+    let but = if possible {
+        format!("the engine's tool sets do not allow tool {name} there")
+    } else {
+        format!("tool {name} has location {}", location.word())
+    };
+    Fault::new("target_contradiction", format!("execution_target is {word}, but {but}"))
 }
 
 /// The facts that contradict each other whatever the presence, at submission: target against location.
 pub fn contradicts(known: &KnownTool, target: ExecutionTarget, name: &ToolName) -> Option<Fault> {
-    let only = required(target)?;
-    (!sides_of(known.location).contains(&only))
-        .then(|| Fault::new("target_contradiction", contradiction(target, name, known.location)))
+    let possible = match (required(target), known.location) {
+        (None, _) | (Some(_), Location::Both { .. }) => true,
+        (Some(only), Location::Server) => only == Side::Server,
+        (Some(only), Location::Client) => only == Side::Client,
+    };
+    (!possible).then(|| target_contradiction(target, name, known.location, false))
 }
 
-/// The client that gets the call: the one that the task names > the one that ran its calls so far (no other machine, unless
-/// the task allows it) > the one that submitted it > the most recently active.
-fn pick<'v>(view: &'v SessionView, wish: &Wish<'_>, tool: &ToolName) -> Option<&'v ClientView> {
-    let bound = wish.served_by.filter(|_| !wish.any_client);
+/// The client that gets the call, with the tool's name there: the client that the task names > the one that submitted it >
+/// the one that served it last > the most recently active. Unless `any_client`, a name is a must, and no other client goes on: the same file name on
+/// another machine is another file.
+fn pick<'v>(view: &'v SessionView, wish: &Wish<'_>, known: &'v KnownTool) -> Option<(&'v ClientView, &'v ToolName)> {
+    let named = |c: &ClientView| wish.client.is_some_and(|wanted| c.is_called(wanted));
+    let served = |c: &ClientView| wish.served_by == Some(&c.client_id);
     view.clients
         .iter()
-        .filter(|c| c.online && c.tools.contains_key(tool))
-        .filter(|c| wish.client.is_none_or(|wanted| c.is_called(wanted)))
-        .filter(|c| bound.is_none_or(|b| *b == c.client_id))
-        .max_by_key(|c| {
+        .filter(|c| c.online)
+        .filter_map(|c| Some((c, known.client_names.iter().find(|n| c.tools.contains_key(*n))?)))
+        .filter(|(c, _)| wish.any_client || wish.client.is_none() || named(c))
+        .filter(|(c, _)| wish.any_client || wish.served_by.is_none() || served(c))
+        .max_by_key(|(c, _)| {
             let submitted = wish.submitted_by == Some(&c.client_id);
-            let served = wish.served_by == Some(&c.client_id);
-            (submitted, served, c.last_active_ms, std::cmp::Reverse(c.client_id.clone()))
+            (named(c), submitted, served(c), c.last_active_ms, std::cmp::Reverse(&c.client_id))
         })
 }
 

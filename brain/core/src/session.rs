@@ -1,7 +1,7 @@
 //! A session's clients and the calls that are out to them.
 //!
 //! A call's life here: `sent → accepted → (result)`, `suspended` while the line is cut, `cancelled` from a cancel until its
-//! result came. An entry lives until its result, so a call is found again however often the line is cut. A result counts only
+//! result came (or was waited for long enough). An entry lives until its result, so a call is found again however often the line is cut. A result counts only
 //! from the connection (client and epoch) that holds the call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -199,6 +199,8 @@ pub enum Effect {
     },
     /// News for whoever waits for the call.
     Deliver {
+        /// Whose call.
+        client_id: ClientId,
         /// The call.
         call_id: CallId,
         /// The news.
@@ -255,6 +257,7 @@ struct Entry {
     call: Arc<wire::Call>,
     replay: Replay,
     phase: Phase,
+    /// Of a cancelled call: when it was cancelled.
     deadline_ms: i64,
     cap_ms: i64,
 }
@@ -335,7 +338,8 @@ impl Session {
         let deadlines = self.calls.values().filter_map(|e| match e.phase {
             Phase::Sent | Phase::Accepted => Some(e.deadline_ms + DEADLINE_SLACK_MS),
             Phase::Overdue => Some(e.deadline_ms + DEADLINE_SLACK_MS + SILENCE_MS),
-            Phase::Suspended | Phase::Cancelled(_) => None,
+            Phase::Cancelled(_) => Some(e.deadline_ms + SILENCE_MS),
+            Phase::Suspended => None,
         });
         graces.chain(deadlines).min()
     }

@@ -430,6 +430,10 @@ pub struct Task {
     pub last_result: Option<Value>,
     /// The call without an outcome.
     pub call: Option<OpenCall>,
+    /// An unsafe call of the current step that may have run, and on which nobody has decided.
+    pub undecided: Option<CallId>,
+    /// The server's call that this very process runs.
+    pub here: Here,
     /// All calls.
     pub calls: Vec<CallRecord>,
     /// Milliseconds that it has been running before `running_since`.
@@ -442,6 +446,16 @@ pub struct Task {
     pub updated_at: i64,
     /// Events so far: the version of the stream.
     pub version: u32,
+}
+
+/// Not state: which call was given to the server by this process and not by one before it. Neither stored nor compared.
+#[derive(Debug, Clone, Default)]
+pub struct Here(pub(crate) Option<CallId>);
+
+impl PartialEq for Here {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Task {

@@ -68,11 +68,12 @@ impl Session {
             }
             Input::Dispatch { client_id, call, replay } => self.dispatch(client_id, call, replay, now, &mut out),
             Input::OutboxFull(call_id) => {
-                self.calls.remove(&call_id);
-                out.push(Effect::Deliver { call_id, news: News::NotSent { busy: true } });
+                if let Some(Entry { client_id, .. }) = self.calls.remove(&call_id) {
+                    out.push(Effect::Deliver { client_id, call_id, news: News::NotSent { busy: true } });
+                }
             }
             Input::Reattach { client_id, call, replay } => self.reattach(client_id, call, replay, now, &mut out),
-            Input::Cancel { client_id, call_id, reason } => self.cancel(client_id, call_id, reason, &mut out),
+            Input::Cancel { client_id, call_id, reason } => self.cancel(client_id, call_id, reason, now, &mut out),
             Input::Ack { client_id, call_id } => self.ack(client_id, call_id, &mut out),
             Input::Tick => self.tick(now, &mut out),
         }
@@ -154,14 +155,18 @@ impl Session {
             self.calls.remove(call_id);
             News::NeverArrived
         };
-        out.push(Effect::Deliver { call_id: call_id.clone(), news });
+        out.push(Effect::Deliver { client_id: client_id.clone(), call_id: call_id.clone(), news });
     }
 
     fn suspend_calls(&mut self, client_id: &ClientId, out: &mut Vec<Effect>) {
         for (call_id, entry) in self.calls.iter_mut().filter(|(_, e)| e.client_id == *client_id) {
             if matches!(entry.phase, Phase::Sent | Phase::Accepted | Phase::Overdue) {
                 entry.phase = Phase::Suspended;
-                out.push(Effect::Deliver { call_id: call_id.clone(), news: News::Suspended });
+                out.push(Effect::Deliver {
+                    client_id: client_id.clone(),
+                    call_id: call_id.clone(),
+                    news: News::Suspended,
+                });
             }
         }
     }
@@ -189,7 +194,7 @@ impl Session {
         let Some(entry) = self.held_by(&call_id, client_id) else { return };
         if matches!(entry.phase, Phase::Sent | Phase::Accepted) {
             entry.deadline_ms = (now + ms(entry.call.timeout_ms)).min(entry.cap_ms);
-            out.push(Effect::Deliver { call_id, news: News::Progress(progress) });
+            out.push(Effect::Deliver { client_id: client_id.clone(), call_id, news: News::Progress(progress) });
         }
     }
 
@@ -202,9 +207,10 @@ impl Session {
         now: i64,
         out: &mut Vec<Effect>,
     ) {
-        if !self.touch(&client_id, epoch, now) {
-            return;
-        }
+        let Some(client) = self.current(&client_id, epoch) else { return };
+        client.last_active_ms = now;
+        // It will not come again by itself: whoever asks from here on has the call sent again, and gets it from the journal.
+        client.journal.has.remove(&call_id);
         match self.calls.get(&call_id) {
             Some(entry) if entry.client_id != client_id => {
                 let message = format!("call {call_id} is held by another client; this result was not taken");
@@ -217,7 +223,7 @@ impl Session {
             }
             Some(_) => {
                 self.calls.remove(&call_id);
-                out.push(Effect::Deliver { call_id, news: News::Ended(outcome) });
+                out.push(Effect::Deliver { client_id, call_id, news: News::Ended(outcome) });
             }
             None => out.push(Effect::Unclaimed { client_id, call_id, outcome }),
         }
@@ -235,7 +241,7 @@ impl Session {
         let ready = self.clients.get(&client_id).is_some_and(|c| c.presence == Presence::Online && !c.draining);
         let room = self.calls.values().filter(|e| e.client_id == client_id).count() < self.max_inflight;
         if !ready || !room {
-            out.push(Effect::Deliver { call_id, news: News::NotSent { busy: ready } });
+            out.push(Effect::Deliver { client_id, call_id, news: News::NotSent { busy: ready } });
             return;
         }
         let (deadline_ms, cap_ms) = deadlines(&call, now);
@@ -266,14 +272,15 @@ impl Session {
         if self.is_online(&client_id) {
             self.standing(&client_id, &call_id, now, out);
         } else {
-            out.push(Effect::Deliver { call_id, news: News::Suspended });
+            out.push(Effect::Deliver { client_id, call_id, news: News::Suspended });
         }
     }
 
-    fn cancel(&mut self, client_id: ClientId, call_id: CallId, reason: String, out: &mut Vec<Effect>) {
+    fn cancel(&mut self, client_id: ClientId, call_id: CallId, reason: String, now: i64, out: &mut Vec<Effect>) {
         let online = self.is_online(&client_id);
         if let Some(entry) = self.held_by(&call_id, &client_id) {
             entry.phase = Phase::Cancelled(reason.clone());
+            entry.deadline_ms = now;
         }
         if online {
             out.push(cancel_frame(client_id, call_id, reason));
@@ -305,9 +312,11 @@ impl Session {
                     out.push(cancel_frame(entry.client_id.clone(), call_id.clone(), "its deadline is over".to_owned()));
                 }
                 Phase::Overdue if overdue_at + SILENCE_MS <= now => silent.push(call_id.clone()),
-                _ => {}
+                Phase::Sent | Phase::Accepted | Phase::Overdue | Phase::Suspended | Phase::Cancelled(_) => {}
             }
         }
+        // Nobody waits for these; a client that never answers must not fill its room with them.
+        self.calls.retain(|_, e| !(matches!(e.phase, Phase::Cancelled(_)) && e.deadline_ms + SILENCE_MS <= now));
         for call_id in silent {
             let Some(entry) = self.calls.remove(&call_id) else { continue };
             let text = "the client gave no result within the deadline and did not answer the cancel";
@@ -315,7 +324,7 @@ impl Session {
                 Replay::Safe => Outcome::failed("timeout", text),
                 Replay::Unsafe => Outcome::Unknown { reason: text.to_owned() },
             };
-            out.push(Effect::Deliver { call_id, news: News::Ended(outcome) });
+            out.push(Effect::Deliver { client_id: entry.client_id, call_id, news: News::Ended(outcome) });
         }
     }
 }

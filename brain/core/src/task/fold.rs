@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
+use vance_shared::tool::Replay;
 
-use super::{CallRecord, Event, Head, OpenCall, Place, State, Task, Verdict, shown_result};
+use super::{CallRecord, Event, Head, Here, OpenCall, Place, State, Task, Verdict, shown_result};
 
 impl Task {
     /// A task that was just submitted.
@@ -24,6 +25,8 @@ impl Task {
             results: BTreeMap::new(),
             last_result: None,
             call: None,
+            undecided: None,
+            here: Here::default(),
             calls: Vec::new(),
             ran_ms: 0,
             running_since: None,
@@ -136,6 +139,9 @@ impl Task {
             record.outcome = Some(outcome.word().to_owned());
             record.ended_at = Some(at);
         }
+        let replay = self.call.as_ref().filter(|c| c.call_id == *call_id).map(|c| c.replay);
+        let unknown = matches!(outcome, Outcome::Unknown { .. }) && replay == Some(Replay::Unsafe);
+        self.undecided = unknown.then(|| call_id.clone());
         match outcome {
             Outcome::Done(result) => {
                 self.close(call_id);
@@ -157,6 +163,7 @@ impl Task {
             record.ended_at = Some(at);
         }
         self.close(call_id);
+        self.undecided = None;
         if let Verdict::Done { output } = verdict {
             let text = match output {
                 Value::String(text) => text.clone(),

@@ -8,8 +8,8 @@ use vance_shared::ids::{CallId, ClientId};
 use vance_shared::tool::Replay;
 
 use super::{
-    BUSY_WAIT, ChildrenEnd, Effect, Event, Input, MAX_SAFE_RERUNS, OpenCall, Place, Routed, State, Step, Task, Verdict,
-    Wait,
+    BUSY_WAIT, ChildrenEnd, Effect, Event, Here, Input, MAX_SAFE_RERUNS, OpenCall, Place, Routed, State, Step, Task,
+    Verdict, Wait,
 };
 use crate::spec::OnUnknown;
 
@@ -51,11 +51,7 @@ impl Turn<'_> {
             Input::Routed(routed) => self.routed(routed),
             Input::CallEnded { call_id, from, outcome } => self.call_ended(&call_id, from, outcome),
             Input::CallSuspended(call_id) => self.suspended(&call_id),
-            Input::CallAttached(call_id) => {
-                if self.open(&call_id).is_some() {
-                    self.resume();
-                }
-            }
+            Input::CallAttached(call_id) => self.attached(&call_id),
             Input::CallNeverArrived(call_id) => self.never_arrived(&call_id),
             Input::CallNotSent { call_id, busy } => self.not_sent(&call_id, busy),
             Input::ChildrenEnded(end) => self.children_ended(end),
@@ -92,6 +88,7 @@ impl Turn<'_> {
         }
         match self.task.call.clone() {
             Some(call) => self.pick_up(call),
+            None if self.is_undecided() => self.ask_again(),
             None if self.task.current_step().is_some() => self.effect(Effect::Route),
             None if self.task.head.spec.steps.is_empty() => self.fail(Fault::new(
                 "no_steps",
@@ -112,10 +109,24 @@ impl Turn<'_> {
         }
     }
 
-    /// A call without an outcome after a restart: a client still has it, the server's process is gone.
+    /// A person's retry is not a word on a call that may have run.
+    fn is_undecided(&self) -> bool {
+        self.task.undecided.is_some() && self.task.head.spec.on_unknown != OnUnknown::Retry
+    }
+
+    fn ask_again(&mut self) {
+        let (Some(call_id), Some(step)) = (self.task.undecided.clone(), self.task.current_step()) else { return };
+        let wait = Wait::Unknown { tool: step.call.clone(), call_id };
+        self.event(Event::Waiting { wait });
+        self.effect(Effect::Park);
+    }
+
+    /// A call without an outcome: a client still has it. On the server it runs, or its process is gone.
     fn pick_up(&mut self, call: OpenCall) {
         match call.place {
             Place::Client { .. } => self.effect(Effect::Reattach(call)),
+            // Told to look twice; the verdict is on its way.
+            Place::Server if self.task.here.0.as_ref() == Some(&call.call_id) => {}
             Place::Server => {
                 let reason = "the process that ran it on the server is gone".to_owned();
                 self.verdict(&call, Outcome::Unknown { reason });
@@ -138,8 +149,11 @@ impl Turn<'_> {
             return;
         }
         match routed {
+            // Decided for an earlier step.
+            Routed::Placed(call) if call.step != self.task.step => self.effect(Effect::Route),
             Routed::Placed(call) => {
                 self.resume();
+                self.task.here = Here((call.place == Place::Server).then(|| call.call_id.clone()));
                 self.event(Event::CallPlaced(call.clone()));
                 self.effect(Effect::Dispatch(call));
             }
@@ -261,13 +275,25 @@ impl Turn<'_> {
         self.effect(Effect::LookAgain(backoff));
     }
 
-    fn suspended(&mut self, call_id: &CallId) {
-        let Some(call) = self.open(call_id) else { return };
-        let Some(client_id) = call.place.client().cloned() else { return };
+    /// The open call, unless its outcome is unknown: then only a result or a person's word changes anything.
+    fn under_way(&mut self, call_id: &CallId) -> Option<OpenCall> {
+        let call = self.open(call_id)?;
         if matches!(self.task.wait, Some(Wait::Unknown { .. })) {
             self.effect(Effect::Park);
-            return;
+            return None;
         }
+        Some(call)
+    }
+
+    fn attached(&mut self, call_id: &CallId) {
+        if self.under_way(call_id).is_some() {
+            self.resume();
+        }
+    }
+
+    fn suspended(&mut self, call_id: &CallId) {
+        let Some(call) = self.under_way(call_id) else { return };
+        let Some(client_id) = call.place.client().cloned() else { return };
         let wait = Wait::Suspended { tool: call.tool, client_id, call_id: call.call_id };
         if self.task.wait.as_ref() != Some(&wait) {
             self.event(Event::Waiting { wait });
@@ -277,7 +303,7 @@ impl Turn<'_> {
 
     /// Sent, but lost on the way: the same call again, under the same id.
     fn never_arrived(&mut self, call_id: &CallId) {
-        let Some(call) = self.open(call_id) else { return };
+        let Some(call) = self.under_way(call_id).filter(|c| c.place != Place::Server) else { return };
         self.resume();
         self.event(Event::CallSentAgain { call_id: call.call_id.clone(), attempt: call.attempt + 1 });
         if let Some(call) = self.task.call.clone() {
@@ -286,16 +312,19 @@ impl Turn<'_> {
     }
 
     fn not_sent(&mut self, call_id: &CallId, busy: bool) {
-        let Some(call) = self.open(call_id) else { return };
+        let Some(call) = self.under_way(call_id) else { return };
         if call.attempt > 1 {
             // An earlier delivery may have arrived: it stays bound to its client.
             if busy {
+                self.resume();
                 self.effect(Effect::LookAgain(BUSY_WAIT))
             } else {
                 self.suspended(call_id)
             }
             return;
         }
+        // Whoever looks again soon runs: a waiting task is let go.
+        self.resume();
         self.event(Event::CallWithdrawn { call_id: call_id.clone() });
         self.effect(if busy { Effect::LookAgain(BUSY_WAIT) } else { Effect::Route });
     }

@@ -1,0 +1,189 @@
+//! Who waits for what: an index from tool and client to waiting tasks, so that waking never scans all of them.
+//!
+//! A wake-up that is not needed costs one more look; one that is lost costs the task. So whoever may have missed something looks
+//! again, but at most once for each view.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use vance_shared::ids::{ClientId, SessionId, TaskId};
+use vance_shared::names::ToolName;
+
+use super::{Board, Offer, Order, Stand};
+use crate::task::Wait;
+
+#[derive(Debug, Default)]
+pub(super) struct SessionIndex {
+    /// The revision of the view that the board knows.
+    revision: u64,
+    online: HashMap<ClientId, Offer>,
+    /// Waiting tasks by tool, in the order in which they came.
+    by_tool: HashMap<ToolName, BTreeMap<u64, TaskId>>,
+    by_client: HashMap<ClientId, BTreeSet<TaskId>>,
+    /// Waiting tasks that know more than the board: they decided on a view that the board has not been told yet.
+    ahead: BTreeSet<TaskId>,
+}
+
+impl SessionIndex {
+    fn has(&self, wait: &Wait, wake_on: &[ToolName]) -> bool {
+        match wait {
+            Wait::Client { .. } => self.online.values().any(|offer| wake_on.iter().any(|t| offer.contains(t))),
+            Wait::Suspended { client_id, .. } => self.online.contains_key(client_id),
+            Wait::Unknown { .. } => false,
+        }
+    }
+}
+
+impl Board {
+    /// A task waits. `seen`: the revision of the session's view that it decided on; a newer one wakes it at once.
+    pub fn parked(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) -> Vec<Order> {
+        let mut out = Vec::new();
+        let Some(node) = self.nodes.get(id) else { return out };
+        match node.stand {
+            // Ready: it is told to look again anyway.
+            Stand::Done(_) | Stand::Ready => return out,
+            Stand::Waiting | Stand::Running | Stand::Around | Stand::Parked(_) => {}
+        }
+        let (woken_at, server_seen) = (node.woken_at, node.server_seen);
+        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
+        let there = session.has(&wait, wake_on);
+        let newer = there && session.revision > seen && woken_at != session.revision;
+        let behind = match wait {
+            Wait::Client { .. } => seen > session.revision,
+            // The board thinks that the client is there, the task knows better.
+            Wait::Suspended { .. } => there,
+            Wait::Unknown { .. } => false,
+        };
+        if behind {
+            session.ahead.insert(id.clone());
+        }
+        let server_changed = matches!(wait, Wait::Client { .. }) && self.server_changes > server_seen;
+        self.park(id, wait, wake_on, seen);
+        if newer || server_changed {
+            self.wake(id);
+        }
+        self.fill_slots(&mut out);
+        out
+    }
+
+    pub(super) fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
+        self.unindex(id);
+        self.parks += 1;
+        let order = self.parks;
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        (node.park_order, node.seen) = (order, seen);
+        node.entry.wake_on = wake_on.to_vec();
+        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
+        match &wait {
+            Wait::Client { .. } => {
+                for tool in wake_on {
+                    session.by_tool.entry(tool.clone()).or_default().insert(order, id.clone());
+                }
+            }
+            Wait::Suspended { client_id, .. } => {
+                session.by_client.entry(client_id.clone()).or_default().insert(id.clone());
+            }
+            Wait::Unknown { .. } => {}
+        }
+        self.set(id, Stand::Parked(wait));
+    }
+
+    pub(super) fn unindex(&mut self, id: &TaskId) {
+        let Some(node) = self.nodes.get(id) else { return };
+        let Stand::Parked(wait) = &node.stand else { return };
+        let Some(session) = self.sessions.get_mut(&node.entry.session_id) else { return };
+        match wait {
+            Wait::Client { .. } => {
+                for tool in &node.entry.wake_on {
+                    if let Some(waiting) = session.by_tool.get_mut(tool) {
+                        waiting.remove(&node.park_order);
+                        if waiting.is_empty() {
+                            session.by_tool.remove(tool);
+                        }
+                    }
+                }
+            }
+            Wait::Suspended { client_id, .. } => {
+                if let Some(waiting) = session.by_client.get_mut(client_id) {
+                    waiting.remove(id);
+                    if waiting.is_empty() {
+                        session.by_client.remove(client_id);
+                    }
+                }
+            }
+            Wait::Unknown { .. } => {}
+        }
+    }
+
+    fn wake(&mut self, id: &TaskId) {
+        let Some(node) = self.nodes.get_mut(id).filter(|n| matches!(n.stand, Stand::Parked(_))) else { return };
+        if let Some(session) = self.sessions.get_mut(&node.entry.session_id) {
+            node.woken_at = session.revision;
+            session.ahead.remove(id);
+        }
+        self.unindex(id);
+        self.make_ready(id);
+    }
+
+    /// The clients of a session that are online, with what they offer.
+    pub fn presence(&mut self, session_id: &SessionId, revision: u64, online: HashMap<ClientId, Offer>) -> Vec<Order> {
+        let session = self.sessions.entry(session_id.clone()).or_default();
+        if revision <= session.revision {
+            return Vec::new();
+        }
+        let mut woken: BTreeMap<u64, TaskId> = BTreeMap::new();
+        for (client_id, offer) in &online {
+            let before = session.online.get(client_id);
+            let is_new = |tool: &ToolName| offer.contains(tool) && before.is_none_or(|b| !b.contains(tool));
+            for (_, waiting) in session.by_tool.iter().filter(|(tool, _)| is_new(tool)) {
+                woken.extend(waiting.iter().map(|(order, id)| (*order, id.clone())));
+            }
+            if before.is_none() {
+                for id in session.by_client.get(client_id).into_iter().flatten() {
+                    let order = self.nodes.get(id).map_or(0, |n| n.park_order);
+                    woken.insert(order, id.clone());
+                }
+            }
+        }
+        (session.revision, session.online) = (revision, online);
+        // What came between the board's last view and this one may have been missed: a client that left and came back.
+        let ahead = std::mem::take(&mut session.ahead);
+        for id in ahead {
+            let Some(node) = self.nodes.get(&id) else { continue };
+            let Stand::Parked(wait) = &node.stand else { continue };
+            if matches!(wait, Wait::Client { .. }) && node.seen > revision {
+                session.ahead.insert(id);
+            } else if session.has(wait, &node.entry.wake_on)
+                && (node.seen < revision || matches!(wait, Wait::Suspended { .. }))
+            {
+                woken.insert(node.park_order, id);
+            }
+        }
+        for id in woken.values() {
+            self.wake(id);
+        }
+        let mut out = Vec::new();
+        self.fill_slots(&mut out);
+        out
+    }
+
+    /// The server's tools changed: whoever waits for a client looks again.
+    pub fn server_tools_changed(&mut self) -> Vec<Order> {
+        self.server_changes += 1;
+        let waiting: BTreeMap<u64, TaskId> =
+            self.sessions.values().flat_map(|s| s.by_tool.values()).flatten().map(|(o, id)| (*o, id.clone())).collect();
+        for id in waiting.values() {
+            self.wake(id);
+        }
+        let mut out = Vec::new();
+        self.fill_slots(&mut out);
+        out
+    }
+
+    /// A task runs again after waiting (its call was picked up without a slot being asked for).
+    pub fn resumed(&mut self, id: &TaskId) {
+        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_))) {
+            self.unindex(id);
+            self.set(id, Stand::Running);
+        }
+    }
+}
