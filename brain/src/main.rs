@@ -1,2 +1,18 @@
-//! placeholder
-fn main() {}
+//! `vance-brain`: the Brain and its command line.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+/// Threads for I/O; more than four gain nothing while one writer serves them all.
+const MAX_WORKERS: usize = 4;
+
+fn main() -> anyhow::Result<ExitCode> {
+    vance_mcp_host::guard::enter_if_asked();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow::anyhow!("another crypto provider is already installed"))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let exit = vance_supervise::run(cores.min(MAX_WORKERS), vance_brain::cli::main()).context("no threads")?;
+    Ok(ExitCode::from(exit))
+}

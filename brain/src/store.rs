@@ -241,6 +241,8 @@ pub trait EventStore: Send + Sync {
     fn rows(&self, kind: String, filter: Filter) -> BoxFuture<'_, Result<Vec<Row>, StoreError>>;
     /// The next number of a counter.
     fn next_counter(&self, name: String) -> BoxFuture<'_, Result<u64, StoreError>>;
+    /// Place of the last event that subscribers were told of; 0 without one.
+    fn last_seq(&self) -> u64;
     /// Events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<StoredEvent>>;
     /// Resolves when writes are taken.
@@ -300,6 +302,12 @@ impl Store {
     /// The next number of a counter, from 1: never given twice, also not after a crash.
     pub async fn next_counter(&self, name: &str) -> Result<u64, StoreError> {
         self.0.next_counter(name.to_owned()).await
+    }
+
+    /// Place of the last event that subscribers were told of; 0 without one. Asked after [`Store::subscribe`], it is where
+    /// the subscription begins or a later place.
+    pub fn last_seq(&self) -> u64 {
+        self.0.last_seq()
     }
 
     /// Events from now on, after their commit, in order. Who falls behind by more than a thousand is told so and reads on

@@ -154,7 +154,10 @@ fn assemble(
 ) -> Result<Foot, StartError> {
     let runs = Arc::new(Runs::default());
     let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
-    let (connection_tx, connection) = watch::channel(Connection::Local);
+    let (connection_tx, connection) = watch::channel(match config.brain_url {
+        Some(_) => Connection::Connecting,
+        None => Connection::Local,
+    });
     let (first_load_tx, first_load) = watch::channel(None);
     let dispatcher = ActorRef::new("dispatcher");
 

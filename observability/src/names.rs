@@ -38,6 +38,12 @@ pub const CLIENT_EPOCH: &str = "vance.client.epoch";
 pub const TOOL: &str = "vance.tool";
 /// Field: name of a pack.
 pub const PACK: &str = "vance.pack";
+/// Field: method of an HTTP request.
+pub const HTTP_METHOD: &str = "vance.http.method";
+/// Field: path of an HTTP request, without its query.
+pub const HTTP_PATH: &str = "vance.http.path";
+/// Field: status of the answer to an HTTP request.
+pub const HTTP_STATUS: &str = "vance.http.status";
 /// Field: name of an actor.
 pub const ACTOR: &str = "vance.actor";
 

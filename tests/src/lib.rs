@@ -1,1 +1,8 @@
-//! placeholder
+//! What the stories share: homes, processes, the API, a cutting proxy, an effects ledger.
+
+pub mod api;
+pub mod home;
+pub mod ledger;
+pub mod process;
+pub mod proxy;
+pub mod wait;

@@ -165,6 +165,10 @@ impl EventStore for Sqlite {
         self.ask(1, |answer| Work::Count(name, answer)).boxed()
     }
 
+    fn last_seq(&self) -> u64 {
+        self.shared.published.load(Ordering::Relaxed)
+    }
+
     fn subscribe(&self) -> broadcast::Receiver<Arc<StoredEvent>> {
         self.shared.events.subscribe()
     }

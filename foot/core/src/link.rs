@@ -113,8 +113,6 @@ pub enum Action {
         /// For people.
         why: String,
     },
-    /// Say that the Brain is there.
-    SayOnline,
     /// Do not try again; say why and what to do.
     Stop(Stop),
 }
@@ -206,7 +204,7 @@ impl Link {
             self.attempts = 0;
         }
         self.said_lost = false;
-        vec![Action::SayOnline]
+        Vec::new()
     }
 
     fn ended(&mut self, now: Duration, end: End, jitter: u32) -> Vec<Action> {

@@ -138,7 +138,6 @@ impl Link {
                 let brain = &self.shared.brain;
                 tracing::warn!("no line to the Brain at {brain} ({why}); trying again until it answers");
             }
-            Action::SayOnline => {}
             Action::Stop(stop) => {
                 self.drop_line();
                 self.refused_for_token = stop == Stop::Unauthorized;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 //! The real actors and a real WebSocket against a Brain that does what the story needs.
 
+#[allow(dead_code)] // the stories of packs use the rest
 mod brain;
 
 use std::collections::HashMap;
@@ -376,6 +377,77 @@ fn after_a_restart_of_the_process_an_unsafe_call_that_ran_is_unknown_and_a_kept_
         assert_eq!((world.bench.runs("call_1"), world.bench.runs("call_2")), (1, 1));
         foot.root.shutdown().await;
     });
+}
+
+/// Cuts at random moments, and a Brain that reconciles as it should. Judged by the tools' own ledger.
+#[test]
+fn whenever_the_line_is_cut_each_call_ends_once_and_no_unsafe_one_runs_twice() {
+    for seed in 0..24 {
+        story(async |world| cuts_at_random(&world, fastrand::Rng::with_seed(seed)).await);
+    }
+}
+
+async fn cuts_at_random(world: &World, mut random: fastrand::Rng) {
+    const CALLS: usize = 30;
+    let foot = world.foot();
+    let mut line = world.brain.attach().await;
+    let mut open: std::collections::BTreeMap<CallId, vance_shared::wire::Call> =
+        (0..CALLS).map(|n| (id(n), call(n, ["act", "echo", "big"][if n % 10 == 9 { 2 } else { n % 2 }]))).collect();
+    let mut assembly = Assembly::default();
+    let mut cuts = 0;
+    let mut acks = Vec::new();
+    for call in open.values() {
+        line.send(ToFoot::Call(call.clone())).await;
+    }
+    while !open.is_empty() {
+        if cuts < 8 && random.u8(..) < 32 {
+            cuts += 1;
+            line.cut();
+            line = world.brain.accept().await;
+            let hello = line.hello().await;
+            assembly = Assembly::default();
+            line.welcome(open.keys().cloned().collect()).await;
+            let has = [hello.inflight.running, hello.inflight.finished].concat();
+            for (call_id, call) in open.iter_mut().filter(|(call_id, _)| !has.contains(call_id)) {
+                call.attempt += 1;
+                assert!(!acks.contains(call_id));
+                line.send(ToFoot::Call(call.clone())).await;
+            }
+        }
+        let result = match line.next().await {
+            ToBrain::Result(result) => result,
+            ToBrain::ResultPart(part) => match assembly.take(part).unwrap() {
+                Some(result) => result,
+                None => continue,
+            },
+            ToBrain::Accepted(_) => continue,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(result.outcome.word(), "done");
+        // Half of the acks are lost with a line that is cut right after.
+        if random.bool() {
+            open.remove(&result.call_id);
+            line.send(ToFoot::ResultAck(vance_shared::wire::ResultAck { call_id: result.call_id.clone() })).await;
+            acks.push(result.call_id);
+        } else if cuts < 8 {
+            cuts += 1;
+            line.cut();
+            line = world.brain.accept().await;
+            line.hello().await;
+            assembly = Assembly::default();
+            line.welcome(open.keys().cloned().collect()).await;
+            for call in open.values() {
+                line.send(ToFoot::Call(call.clone())).await;
+            }
+        } else {
+            open.remove(&result.call_id);
+            line.send(ToFoot::ResultAck(vance_shared::wire::ResultAck { call_id: result.call_id })).await;
+        }
+    }
+    for n in 0..CALLS {
+        assert_eq!(world.bench.runs(&format!("call_{n}")), 1, "call_{n}");
+    }
+    foot.root.shutdown().await;
 }
 
 #[test]

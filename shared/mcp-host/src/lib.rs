@@ -1,4 +1,27 @@
 //! One MCP server as one actor: a stdio child under a guard, or streamable HTTP.
+//!
+//! [`server()`] gives a handle to call with and a supervisor to start; [`guard`] is also what every other child of the product starts under.
 
+mod budget;
+mod call;
+mod client;
+mod conn;
 pub mod env;
 pub mod guard;
+mod handle;
+mod lane;
+mod life;
+mod line;
+mod link;
+mod server;
+mod shared;
+mod stderr;
+mod stdio;
+mod tools;
+
+pub use call::ProgressSink;
+pub use conn::{CALL_ID_META, TRACEPARENT_META};
+pub use handle::{CallRequest, EventSink, HostEnv, HostEvent, HostState, McpHandle, Progress};
+pub use server::server;
+pub use stdio::MAX_LINE_BYTES;
+pub use tools::{MAX_LIST_BYTES, MAX_PAGES, MAX_TOOLS};

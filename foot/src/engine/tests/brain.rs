@@ -1,4 +1,5 @@
 //! A Brain for tests: listens, and says and hears exactly what the story says.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -142,6 +143,14 @@ impl Line {
                 Decoded::Frame(frame) => return frame,
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    /// The next frame, whatever it is.
+    pub(super) async fn any(&mut self) -> ToBrain {
+        match decode_to_brain(&self.text().await) {
+            Decoded::Frame(frame) => frame,
+            other => panic!("{other:?}"),
         }
     }
 

@@ -112,12 +112,14 @@ impl Keeper {
 
     /// Waits for a reason to end the tree, ends it, and gives the leader's exit code.
     fn watch(mut self) -> i32 {
+        // A leader that ended before the signals were blocked left no signal behind: the first look is without one.
+        let mut first = true;
         let end = loop {
-            let (signal, lease) = self.wait_for(None);
+            let (signal, lease) = if std::mem::take(&mut first) { (true, false) } else { self.wait_for(None) };
             if signal {
                 let asked = self.signals.take();
                 self.reap();
-                if asked || self.exit_code.is_some() {
+                if asked {
                     break End { grace: DEFAULT_GRACE };
                 }
             }

@@ -1,0 +1,42 @@
+# From a fresh machine with Rust, Node and Python: `make demo` shows the main job, `make test` proves it.
+
+CARGO ?= cargo
+VANCE_TEST_CACHE ?= $(HOME)/.cache/vancetope-test
+export VANCE_TEST_CACHE
+
+.PHONY: help demo dev build test lint unit nightly components
+
+help:
+	@echo "make demo     a task tree over a Brain, two Feet and real MCP servers, live in the terminal"
+	@echo "make dev      a Brain with a Foot, for daily use (Ctrl-C ends both)"
+	@echo "make test     everything from a fresh checkout to passed tests"
+	@echo "make nightly  the same with many more random cases"
+
+build:
+	$(CARGO) build --locked --workspace --bins
+
+components:
+	@tests/install-components.sh
+
+demo: build components
+	@examples/demo/run.sh
+
+dev: build
+	@examples/dev.sh
+
+# Formatting and lints first: they are quick and their messages are short.
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check bans licenses sources; \
+	else echo "!! cargo-deny is not installed: licences, sources and bans were NOT checked (cargo install cargo-deny)"; fi
+
+unit:
+	@command -v cargo-nextest >/dev/null || $(CARGO) install --locked cargo-nextest
+	$(CARGO) build --locked --workspace --bins
+	$(CARGO) nextest run --locked --workspace --no-fail-fast
+
+test: components lint unit
+
+nightly: components lint
+	PROPTEST_CASES=5000 $(CARGO) nextest run --locked --workspace --no-fail-fast

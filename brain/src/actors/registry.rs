@@ -1,0 +1,101 @@
+//! Owns the tool table: folds what server packs say into a new snapshot and publishes it.
+
+use std::sync::Arc;
+
+use vance_brain_core::registry::{Registry, ServerSide};
+use vance_mcp_host::{HostEvent, HostState};
+use vance_shared::tool::ToolSpec;
+use vance_supervise::{Actor, Context, Handler, Message};
+
+use super::scheduler::ServerToolsChanged;
+use crate::hub::Brain;
+
+/// Message: something happened to a server pack.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct PackEvent {
+    /// Which pack.
+    pub pack: String,
+    /// What happened.
+    pub event: HostEvent,
+}
+
+/// The actor.
+pub struct RegistryActor {
+    brain: Brain,
+}
+
+impl RegistryActor {
+    /// An actor that writes the hub's snapshot.
+    pub fn new(brain: Brain) -> Self {
+        Self { brain }
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Registry)) {
+        let mut next = Registry::clone(&self.brain.registry.load());
+        change(&mut next);
+        next.revision += 1;
+        self.brain.registry.store(Arc::new(next));
+        // Not taken while the scheduler restarts: it then reads this snapshot.
+        self.brain.scheduler.tell(ServerToolsChanged).ok();
+    }
+}
+
+fn replace_tools(registry: &mut Registry, pack: &str, tools: Vec<ToolSpec>) {
+    registry.server_tools.retain(|_, spec| spec.pack.as_deref() != Some(pack));
+    for tool in tools {
+        registry.server_tools.insert(tool.name.clone(), Arc::new(tool));
+    }
+}
+
+fn set(registry: &mut Registry, pack: &str, side: ServerSide) {
+    registry.packs.insert(pack.to_owned(), side);
+}
+
+impl Actor for RegistryActor {
+    type Context = Context<Self>;
+
+    /// Also after a restart: packs go on meanwhile, so their handles are asked.
+    fn started(&mut self, _: &mut Self::Context) {
+        let packs: Vec<String> = self.brain.registry.load().packs.keys().cloned().collect();
+        for pack in packs {
+            let Some(handle) = self.brain.executor.pack(&pack) else { continue };
+            if handle.state() == HostState::Up {
+                let tools = handle.tools().to_vec();
+                self.publish(|registry| {
+                    replace_tools(registry, &pack, tools);
+                    set(registry, &pack, ServerSide::Up);
+                });
+            }
+        }
+    }
+}
+
+impl Handler<PackEvent> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, PackEvent { pack, event }: PackEvent, _: &mut Self::Context) {
+        match event {
+            HostEvent::Up { tools, warnings } => {
+                for warning in warnings {
+                    tracing::warn!(pack, "{warning}");
+                }
+                tracing::info!(pack, tools = tools.len(), "server pack is up");
+                self.publish(|registry| {
+                    replace_tools(registry, &pack, tools);
+                    set(registry, &pack, ServerSide::Up);
+                });
+            }
+            HostEvent::ToolsChanged { tools } => self.publish(|registry| replace_tools(registry, &pack, tools)),
+            HostEvent::Down { reason } => {
+                tracing::warn!(pack, reason, "server pack is down and will be started again");
+                self.publish(|registry| set(registry, &pack, ServerSide::Starting));
+            }
+            HostEvent::Failed { reason } => {
+                tracing::error!(pack, reason, "server pack failed; it is tried again now and then");
+                let reason = format!("server pack '{pack}' failed: {reason}");
+                self.publish(|registry| set(registry, &pack, ServerSide::Down { reason }));
+            }
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! Owns the board: which task may run, which waits for what. Starts task actors, hands them everything that concerns them, and
+//! lets those that wait go. Rebuilt from the store when it (re)starts.
+//!
+//! All inputs of a task pass through here, so a task that reports "I wait" while nothing is on its way to it can be dropped
+//! without losing anything; the next input starts it again from the store.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use vance_brain_core::board::{Board, Entry, Offer, Order};
+use vance_brain_core::session::News;
+use vance_brain_core::task::{Input, State, Wait};
+use vance_shared::call::{Fault, Outcome};
+use vance_shared::ids::{CallId, ClientId, SessionId, TaskId};
+use vance_shared::names::ToolName;
+use vance_supervise::{
+    Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, Message, MessageResult, Restart,
+    WrapFuture,
+};
+
+use super::task::{Reply, Tally, TaskActor, ToTask};
+use crate::hub::Brain;
+use crate::recovery;
+
+/// Inputs that wait for one task's actor to come up.
+const MAX_PENDING: usize = 1_024;
+
+/// Ended calls whose task is still found for a late result.
+const RECENT_CALLS: usize = 10_000;
+
+/// Messages that the scheduler's mailbox holds: the hub of all tasks.
+pub const MAILBOX: usize = 16_384;
+
+/// Message: new tasks, already stored.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AddTree(pub Vec<Entry>);
+
+/// Message: a person's command; the answer goes to `reply`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Command {
+    /// Which task.
+    pub task_id: TaskId,
+    /// `Cancel`, `Retry` or `Resolve`.
+    pub input: Input,
+    /// Its tree's tasks, for the case that the tree is not live any more.
+    pub tree: Vec<Entry>,
+    /// Who waits.
+    pub reply: Reply,
+}
+
+/// Message: a task says how it stands.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FromTask {
+    /// Which task.
+    pub task_id: TaskId,
+    /// How many inputs of the scheduler it has handled.
+    pub handled: u64,
+    /// What it says.
+    pub report: Report,
+}
+
+/// How a task stands.
+#[derive(Debug)]
+pub enum Report {
+    /// It waits; nothing will happen without an input.
+    Parked {
+        /// For what.
+        wait: Wait,
+        /// Names under which a client may offer the tool.
+        wake_on: Vec<ToolName>,
+        /// Revision of the session's view on which that was decided.
+        seen: u64,
+    },
+    /// It runs.
+    Running,
+    /// It is terminal.
+    Ended {
+        /// How.
+        state: State,
+    },
+    /// It is pending again.
+    Pending,
+    /// Its children may run.
+    ChildrenMayRun,
+    /// Its open call on a client changed.
+    Held {
+        /// Has an outcome.
+        closed: Option<CallId>,
+        /// Is open now.
+        opened: Option<(CallId, ClientId)>,
+    },
+}
+
+/// Message: the server's part of a call ended.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ServerEnded {
+    /// Whose call.
+    pub task_id: TaskId,
+    /// The call.
+    pub call_id: CallId,
+    /// The verdict.
+    pub outcome: Outcome,
+}
+
+/// Message: news of a call on a client.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CallNews {
+    /// Which client.
+    pub client_id: ClientId,
+    /// The call.
+    pub call_id: CallId,
+    /// The news.
+    pub news: News,
+}
+
+/// Message: a result that nobody in the session waits for.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Unclaimed {
+    /// Whose.
+    pub client_id: ClientId,
+    /// The call.
+    pub call_id: CallId,
+    /// The verdict.
+    pub outcome: Outcome,
+}
+
+/// Message: who is online in a session, with what.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Presence {
+    /// The session.
+    pub session_id: SessionId,
+    /// Revision of its view.
+    pub revision: u64,
+    /// Clients and their tools.
+    pub online: HashMap<ClientId, Offer>,
+}
+
+/// Message: a session's actor began anew; calls that it had out are suspended.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SessionRestarted(pub SessionId);
+
+/// Message: the server's tools changed.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ServerToolsChanged;
+
+/// Message: which calls do tasks hold open on a client?
+#[derive(Message)]
+#[rtype(result = "BTreeSet<CallId>")]
+pub struct HeldOn(pub ClientId);
+
+/// Message: running and waiting tasks, live trees.
+#[derive(Message)]
+#[rtype(result = "Counts")]
+pub struct Count;
+
+/// The answer to [`Count`].
+#[derive(Debug, Clone, Copy, Default, actix::MessageResponse)]
+pub struct Counts {
+    /// Tasks with a slot.
+    pub running: usize,
+    /// Tasks that wait for something outside.
+    pub waiting: usize,
+    /// Live trees.
+    pub trees: usize,
+    /// Task actors.
+    pub actors: usize,
+}
+
+struct Seat {
+    actor: ActorRef<TaskActor>,
+    /// Inputs that were handed over.
+    sent: u64,
+    /// Inputs that wait until the actor is up.
+    pending: Option<VecDeque<ToTask>>,
+}
+
+/// The actor.
+pub struct Scheduler {
+    brain: Brain,
+    exit: Exit,
+    board: Board,
+    seats: HashMap<TaskId, Seat>,
+    recent: VecDeque<CallId>,
+    recent_tasks: HashMap<CallId, TaskId>,
+    names: u64,
+}
+
+impl Scheduler {
+    /// An empty scheduler; it loads the store when it starts.
+    pub fn new(brain: Brain, exit: Exit) -> Self {
+        let board = Board::new(brain.config.defaults.max_parallel_tasks);
+        Self {
+            brain,
+            exit,
+            board,
+            seats: HashMap::new(),
+            recent: VecDeque::new(),
+            recent_tasks: HashMap::new(),
+            names: 0,
+        }
+    }
+
+    fn follow(&mut self, orders: Vec<Order>) {
+        for Order { task_id, input } in orders {
+            self.hand(&task_id, input, None);
+        }
+    }
+
+    /// Gives a task an input, starting its actor if it has none.
+    fn hand(&mut self, task_id: &TaskId, input: Input, reply: Option<Reply>) {
+        if !self.seats.contains_key(task_id) {
+            self.start(task_id);
+        }
+        let Some(seat) = self.seats.get_mut(task_id) else { return };
+        let message = ToTask { input, reply };
+        seat.sent += 1;
+        match &mut seat.pending {
+            Some(pending) if pending.len() >= MAX_PENDING => {
+                tracing::error!(%task_id, "more than {MAX_PENDING} inputs wait for a task that does not start");
+            }
+            Some(pending) => pending.push_back(message),
+            None => {
+                if let Err(refusal) = seat.actor.tell(message) {
+                    // It is being restarted and will look again by itself; a result is delivered again by the session.
+                    tracing::warn!(%task_id, %refusal, "a task did not take an input");
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, task_id: &TaskId) {
+        self.names += 1;
+        let actor = ActorRef::new(format!("task:{task_id}:{}", self.names));
+        let tally = Arc::new(Tally::default());
+        let seat = Seat { actor: actor.clone(), sent: 0, pending: Some(VecDeque::new()) };
+        self.seats.insert(task_id.clone(), seat);
+        let (brain, id) = (self.brain.clone(), task_id.clone());
+        let child =
+            ChildSpec::actor(actor.clone(), move |exit| TaskActor::new(brain.clone(), exit, id.clone(), tally.clone()));
+        let child = child.restart(Restart::Transient);
+        let (tasks, scheduler, task_id) = (self.brain.tasks.clone(), self.brain.scheduler.clone(), task_id.clone());
+        tokio::spawn(async move {
+            if let Err(error) = tasks.start_child(child).await {
+                tracing::error!(%task_id, %error, "cannot start a task's actor");
+                return;
+            }
+            scheduler.post(TaskUp { task_id, name: actor.name().to_owned() }).await.ok();
+        });
+    }
+
+    /// Lets a task's actor go. Nothing is on its way to it.
+    fn release(&mut self, task_id: &TaskId) {
+        if let Some(seat) = self.seats.remove(task_id) {
+            let (tasks, name) = (self.brain.tasks.clone(), seat.actor.name().to_owned());
+            tokio::spawn(async move { tasks.stop_child(&name).await });
+        }
+    }
+
+    fn is_idle(&self, task_id: &TaskId, handled: u64) -> bool {
+        self.seats.get(task_id).is_some_and(|seat| seat.sent == handled && seat.pending.is_none())
+    }
+
+    fn report(&mut self, task_id: &TaskId, handled: u64, report: Report) {
+        match report {
+            Report::Parked { wait, wake_on, seen } => {
+                let orders = self.board.parked(task_id, wait, &wake_on, seen);
+                if self.is_idle(task_id, handled) {
+                    self.release(task_id);
+                }
+                self.follow(orders);
+            }
+            Report::Running => self.board.resumed(task_id),
+            Report::Ended { state } => {
+                let orders = self.board.ended(task_id, state);
+                if self.is_idle(task_id, handled) {
+                    self.release(task_id);
+                }
+                self.follow(orders);
+            }
+            Report::Pending => {}
+            Report::ChildrenMayRun => {
+                let orders = self.board.children_may_run(task_id);
+                self.follow(orders);
+            }
+            Report::Held { closed, opened } => {
+                if let Some(call_id) = closed {
+                    self.board.call_closed(&call_id);
+                    self.remember(call_id, task_id.clone());
+                }
+                if let Some((call_id, client_id)) = opened {
+                    self.board.call_placed(task_id, call_id, client_id);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, call_id: CallId, task_id: TaskId) {
+        if self.recent.len() >= RECENT_CALLS
+            && let Some(oldest) = self.recent.pop_front()
+        {
+            self.recent_tasks.remove(&oldest);
+        }
+        self.recent.push_back(call_id.clone());
+        self.recent_tasks.insert(call_id, task_id);
+    }
+
+    fn news(&mut self, client_id: ClientId, call_id: CallId, news: News) {
+        let Some(task_id) = self.board.holder(&call_id, &client_id) else {
+            if let News::Ended(outcome) = news {
+                self.unclaimed(client_id, call_id, outcome);
+            }
+            return;
+        };
+        let input = match news {
+            News::NotSent { busy } => Input::CallNotSent { call_id, busy },
+            News::Suspended => Input::CallSuspended(call_id),
+            News::Attached => Input::CallAttached(call_id),
+            News::NeverArrived => Input::CallNeverArrived(call_id),
+            News::Progress(_) => return,
+            News::Ended(outcome) => Input::CallEnded { call_id, from: Some(client_id), outcome },
+        };
+        self.hand(&task_id, input, None);
+    }
+
+    /// A result without a waiter: of a task that is parked, or late. Nobody's results are acknowledged, so that the client forgets them.
+    fn unclaimed(&mut self, client_id: ClientId, call_id: CallId, outcome: Outcome) {
+        let task = self.board.holder(&call_id, &client_id).or_else(|| self.recent_tasks.get(&call_id).cloned());
+        match task {
+            Some(task_id) => {
+                let input = Input::CallEnded { call_id, from: Some(client_id), outcome };
+                self.hand(&task_id, input, None);
+            }
+            None => self.brain.directory.acknowledge(&client_id, call_id),
+        }
+    }
+
+    fn command(&mut self, command: Command, ctx: &mut Context<Self>) {
+        let Command { task_id, input, tree, reply } = command;
+        if input != Input::Retry {
+            self.hand(&task_id, input, Some(reply));
+            return;
+        }
+        if !self.board.has(&task_id) {
+            let orders = self.board.add(tree);
+            self.follow(orders);
+        }
+        let closure = self.board.retry_closure(&task_id);
+        let mut answers = Vec::with_capacity(closure.len());
+        for id in &closure {
+            let (answer, answered) = oneshot::channel();
+            self.hand(id, Input::Retry, Some(answer));
+            answers.push((id.clone(), answered));
+        }
+        let scheduler = self.brain.scheduler.clone();
+        let gather = async move {
+            let mut retried = Vec::new();
+            let mut verdict = Err(Fault::new("restarting", "the task's actor is being restarted; try again"));
+            for (id, answered) in answers {
+                let answer = answered.await;
+                if matches!(answer, Ok(Ok(()))) {
+                    retried.push(id.clone());
+                }
+                if id == task_id
+                    && let Ok(answer) = answer
+                {
+                    verdict = answer;
+                }
+            }
+            scheduler.post(Retried(retried)).await.ok();
+            reply.send(verdict).ok();
+        };
+        ctx.spawn(gather.into_actor(self));
+    }
+}
+
+/// A task's actor is up.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct TaskUp {
+    task_id: TaskId,
+    name: String,
+}
+
+/// These tasks are pending again.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Retried(Vec<TaskId>);
+
+impl Actor for Scheduler {
+    type Context = Context<Self>;
+
+    /// Loads all live trees. Nothing is run here: tasks are only put back to where they stood.
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let load = recovery::live_trees(self.brain.clone());
+        ctx.wait(load.into_actor(self).map(|trees, actor, ctx| match trees {
+            Ok(trees) => {
+                let tasks: usize = trees.iter().map(Vec::len).sum();
+                if tasks > 0 {
+                    tracing::info!(trees = trees.len(), tasks, "live task trees were taken up again");
+                }
+                for tree in trees {
+                    let orders = actor.board.add(tree);
+                    actor.follow(orders);
+                }
+            }
+            Err(error) => actor.exit.fail(ctx, format!("cannot load live trees: {error}")),
+        }));
+    }
+}
+
+impl Handler<AddTree> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, AddTree(entries): AddTree, _: &mut Self::Context) {
+        let orders = self.board.add(entries);
+        self.follow(orders);
+    }
+}
+
+impl Handler<Command> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, command: Command, ctx: &mut Self::Context) {
+        self.command(command, ctx);
+    }
+}
+
+impl Handler<FromTask> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, FromTask { task_id, handled, report }: FromTask, _: &mut Self::Context) {
+        self.report(&task_id, handled, report);
+    }
+}
+
+impl Handler<ServerEnded> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, ServerEnded { task_id, call_id, outcome }: ServerEnded, _: &mut Self::Context) {
+        self.hand(&task_id, Input::CallEnded { call_id, from: None, outcome }, None);
+    }
+}
+
+impl Handler<CallNews> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, CallNews { client_id, call_id, news }: CallNews, _: &mut Self::Context) {
+        self.news(client_id, call_id, news);
+    }
+}
+
+impl Handler<Unclaimed> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, Unclaimed { client_id, call_id, outcome }: Unclaimed, _: &mut Self::Context) {
+        self.unclaimed(client_id, call_id, outcome);
+    }
+}
+
+impl Handler<Presence> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, Presence { session_id, revision, online }: Presence, _: &mut Self::Context) {
+        let orders = self.board.presence(&session_id, revision, online);
+        self.follow(orders);
+    }
+}
+
+impl Handler<SessionRestarted> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, SessionRestarted(session_id): SessionRestarted, _: &mut Self::Context) {
+        for (task_id, call_id) in self.board.holders_in(&session_id) {
+            // Tasks whose actor was let go wait already.
+            if self.seats.contains_key(&task_id) {
+                self.hand(&task_id, Input::CallSuspended(call_id), None);
+            }
+        }
+    }
+}
+
+impl Handler<ServerToolsChanged> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, _: ServerToolsChanged, _: &mut Self::Context) {
+        let orders = self.board.server_tools_changed();
+        self.follow(orders);
+    }
+}
+
+impl Handler<HeldOn> for Scheduler {
+    type Result = MessageResult<HeldOn>;
+    fn handle(&mut self, HeldOn(client_id): HeldOn, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.board.held_on(&client_id))
+    }
+}
+
+impl Handler<Count> for Scheduler {
+    type Result = Counts;
+    fn handle(&mut self, _: Count, _: &mut Self::Context) -> Counts {
+        let (running, waiting) = self.board.counts();
+        Counts { running, waiting, trees: self.board.trees(), actors: self.seats.len() }
+    }
+}
+
+impl Handler<TaskUp> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, TaskUp { task_id, name }: TaskUp, _: &mut Self::Context) {
+        let Some(seat) = self.seats.get_mut(&task_id).filter(|s| s.actor.name() == name) else { return };
+        for message in seat.pending.take().into_iter().flatten() {
+            if let Err(refusal) = seat.actor.tell(message) {
+                tracing::warn!(%task_id, %refusal, "a task did not take an input");
+            }
+        }
+    }
+}
+
+impl Handler<Retried> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, Retried(ids): Retried, _: &mut Self::Context) {
+        let orders = self.board.retried(&ids);
+        self.follow(orders);
+    }
+}
+
+/// Names under which a session's online clients offer tools, as the board takes them.
+pub fn offer(tools: impl Iterator<Item = ToolName>) -> Offer {
+    Arc::new(tools.collect::<HashSet<_>>())
+}

@@ -1,0 +1,432 @@
+//! One session: its clients' connections and the calls that are out to them. Decisions are the session machine's; this shell
+//! owns the outboxes, publishes the view, and tells the scheduler.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, take_tools};
+use vance_shared::ids::{CallId, ClientId};
+use vance_shared::limits;
+use vance_shared::tool::Replay;
+use vance_shared::wire::{self, ErrorFrame, Refused, ToBrain, ToFoot, WireTool};
+use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResult};
+
+use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, offer};
+use crate::directory::SessionHandle;
+use crate::hub::Brain;
+
+/// Messages that a session's mailbox holds; a socket that sends more waits.
+pub const MAILBOX: usize = 1_024;
+
+/// Smallest time between two looks at deadlines.
+const TICK_MIN: Duration = Duration::from_millis(100);
+
+/// Where frames for one connection go.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    /// Calls and other frames that can wait.
+    pub frames: mpsc::Sender<ToFoot>,
+    /// Cancels, acknowledgements: they overtake.
+    pub urgent: mpsc::Sender<ToFoot>,
+    /// Ends the connection.
+    pub close: CancellationToken,
+    /// With which code, if it is not the ordinary end.
+    pub superseded: CancellationToken,
+}
+
+/// A call as the session needs it.
+#[derive(Debug, Clone)]
+pub struct WithCall {
+    /// Who runs it; `None` for a server call, which no session gets.
+    pub client_id: Option<ClientId>,
+    /// What is sent.
+    pub call: Arc<wire::Call>,
+    /// May it run twice?
+    pub replay: Replay,
+}
+
+/// What tasks and sockets tell a session.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub enum ToSession {
+    /// Send a task's call.
+    Dispatch(WithCall),
+    /// How does a task's call stand?
+    Reattach(WithCall),
+    /// Stop a call.
+    Cancel {
+        /// On whom.
+        client_id: ClientId,
+        /// The call.
+        call_id: CallId,
+        /// Why.
+        reason: String,
+    },
+    /// A result is stored.
+    Ack {
+        /// Whose.
+        client_id: ClientId,
+        /// The call.
+        call_id: CallId,
+    },
+    /// A frame of a client.
+    Frame {
+        /// Whose.
+        client_id: ClientId,
+        /// Which connection.
+        epoch: u64,
+        /// The frame.
+        frame: ToBrain,
+    },
+    /// A connection ended.
+    Detach {
+        /// Whose.
+        client_id: ClientId,
+        /// Which connection.
+        epoch: u64,
+    },
+    /// The client went to another session.
+    Evict {
+        /// Who.
+        client_id: ClientId,
+    },
+}
+
+/// A call that is not a task's: its news go to whoever called.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DirectCall {
+    /// The call.
+    pub with: WithCall,
+    /// Its news.
+    pub news: mpsc::Sender<News>,
+}
+
+/// A client said hello.
+#[derive(Message)]
+#[rtype(result = "Attached")]
+pub struct Attach {
+    /// Who.
+    pub client_id: ClientId,
+    /// Fencing number of the connection.
+    pub epoch: u64,
+    /// About it.
+    pub info: ClientInfo,
+    /// Its tools.
+    pub tools: Vec<WireTool>,
+    /// Packs that still start.
+    pub loading: BTreeSet<String>,
+    /// What its journal says.
+    pub inflight: wire::Inflight,
+    /// Calls that tasks hold open on it.
+    pub held: BTreeSet<CallId>,
+    /// Where its frames go. The first one is its `welcome`.
+    pub outbox: Outbox,
+}
+
+/// The answer to [`Attach`].
+#[derive(Debug)]
+pub struct Attached;
+
+struct Link {
+    epoch: u64,
+    outbox: Outbox,
+}
+
+/// The actor.
+pub struct SessionActor {
+    brain: Brain,
+    handle: Arc<SessionHandle>,
+    machine: Session,
+    links: HashMap<ClientId, Link>,
+    direct: HashMap<CallId, mpsc::Sender<News>>,
+    /// When the next look at deadlines is armed.
+    armed_ms: Option<i64>,
+    refused: Vec<Refused>,
+}
+
+impl SessionActor {
+    /// A session without connections.
+    pub fn new(brain: Brain, handle: Arc<SessionHandle>) -> Self {
+        let grace = i64::try_from(brain.config.defaults.grace.as_millis()).unwrap_or(i64::MAX / 4);
+        Self {
+            brain,
+            handle,
+            machine: Session::new(grace, limits::INFLIGHT_CALLS),
+            links: HashMap::new(),
+            direct: HashMap::new(),
+            armed_ms: None,
+            refused: Vec::new(),
+        }
+    }
+
+    fn turn(&mut self, input: Input, ctx: &mut Context<Self>) {
+        let mut effects = self.machine.handle(input, self.brain.ticks());
+        while !effects.is_empty() {
+            let mut full = Vec::new();
+            for effect in effects {
+                self.perform(effect, &mut full);
+            }
+            effects = full
+                .into_iter()
+                .flat_map(|id| self.machine.handle(Input::OutboxFull(id), self.brain.ticks()))
+                .collect();
+        }
+        self.arm(ctx);
+    }
+
+    fn perform(&mut self, effect: Effect, full: &mut Vec<CallId>) {
+        match effect {
+            Effect::Send { client_id, frame } => {
+                if let Some(call_id) = self.send(&client_id, frame) {
+                    full.push(call_id);
+                }
+            }
+            Effect::Welcome { client_id, inflight } => {
+                let Some(link) = self.links.get(&client_id) else { return };
+                let welcome = wire::Welcome {
+                    session_id: self.handle.session_id.clone(),
+                    client_id: client_id.clone(),
+                    epoch: link.epoch,
+                    protocol: wire::PROTOCOL,
+                    heartbeat_ms: u64::try_from(limits::HEARTBEAT.as_millis()).unwrap_or(10_000),
+                    limits: wire::Limits::default(),
+                    refused: std::mem::take(&mut self.refused),
+                    inflight,
+                };
+                self.send(&client_id, ToFoot::Welcome(welcome));
+            }
+            Effect::Deliver { client_id, call_id, news } => self.deliver(client_id, call_id, news),
+            Effect::Unclaimed { client_id, call_id, outcome } => {
+                let message = Unclaimed { client_id, call_id, outcome };
+                // Not taken: the client keeps the result and sends it again when it reconnects.
+                self.brain.scheduler.tell(message).ok();
+            }
+            Effect::Supersede { client_id, epoch } => {
+                if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch)
+                    && let Some(link) = self.links.remove(&client_id)
+                {
+                    link.outbox.superseded.cancel();
+                }
+            }
+            Effect::ViewChanged => self.publish(),
+        }
+    }
+
+    /// Puts a frame into a client's outbox. A call that finds no room is named; a connection that cannot even take an
+    /// acknowledgement is stuck and is closed.
+    fn send(&mut self, client_id: &ClientId, frame: ToFoot) -> Option<CallId> {
+        let link = self.links.get(client_id)?;
+        match frame {
+            ToFoot::Call(call) => {
+                let call_id = call.call_id.clone();
+                link.outbox.frames.try_send(ToFoot::Call(call)).is_err().then_some(call_id)
+            }
+            ToFoot::Welcome(_)
+            | ToFoot::ResultAck(_)
+            | ToFoot::Cancel(_)
+            | ToFoot::Ping(_)
+            | ToFoot::Pong(_)
+            | ToFoot::Drain(_)
+            | ToFoot::Error(_) => {
+                if link.outbox.urgent.try_send(frame).is_err() {
+                    tracing::warn!(%client_id, "the client does not read; its connection is closed");
+                    link.outbox.close.cancel();
+                }
+                None
+            }
+        }
+    }
+
+    fn deliver(&mut self, client_id: ClientId, call_id: CallId, news: News) {
+        let ended = matches!(news, News::Ended(_) | News::NotSent { .. });
+        if let Some(waiter) = self.direct.get(&call_id) {
+            // A waiter that does not read is gone or will ask again; its call ends with its own deadline.
+            waiter.try_send(news).ok();
+            if ended {
+                self.direct.remove(&call_id);
+            }
+            return;
+        }
+        let message = CallNews { client_id, call_id: call_id.clone(), news };
+        if let Err(refusal) = self.brain.scheduler.tell(message) {
+            // The scheduler restarts; its tasks ask again how their calls stand.
+            tracing::warn!(%call_id, %refusal, "the scheduler did not take news of a call");
+        }
+    }
+
+    fn publish(&mut self) {
+        let clients = self.machine.view();
+        let online = clients
+            .iter()
+            .filter(|c| c.online)
+            .map(|c| (c.client_id.clone(), offer(c.tools.keys().cloned())))
+            .collect();
+        let revision = self.handle.publish(clients);
+        let presence = Presence { session_id: self.handle.session_id.clone(), revision, online };
+        if self.brain.scheduler.tell(presence).is_err() {
+            tracing::warn!(session_id = %self.handle.session_id, "the scheduler did not take a presence");
+        }
+    }
+
+    fn arm(&mut self, ctx: &mut Context<Self>) {
+        let Some(next) = self.machine.next_tick_ms() else { return };
+        if self.armed_ms.is_some_and(|armed| armed <= next) {
+            return;
+        }
+        self.armed_ms = Some(next);
+        let wait = Duration::from_millis(u64::try_from(next - self.brain.ticks()).unwrap_or(0)).max(TICK_MIN);
+        ctx.run_later(wait, move |actor, ctx| {
+            if actor.armed_ms == Some(next) {
+                actor.armed_ms = None;
+            }
+            actor.turn(Input::Tick, ctx);
+        });
+    }
+
+    fn frame(&mut self, client_id: ClientId, epoch: u64, frame: ToBrain, ctx: &mut Context<Self>) {
+        match frame {
+            ToBrain::ToolsChanged(change) => self.tools_changed(client_id, epoch, change, ctx),
+            ToBrain::Accepted(accepted) => {
+                self.turn(Input::Accepted { client_id, epoch, call_id: accepted.call_id }, ctx);
+            }
+            ToBrain::Progress(progress) => self.turn(Input::Progress { client_id, epoch, progress }, ctx),
+            ToBrain::Result(result) => {
+                let (call_id, outcome) = (result.call_id, result.outcome);
+                self.turn(Input::Result { client_id, epoch, call_id, outcome }, ctx);
+            }
+            ToBrain::Drain(_) => self.turn(Input::Draining { client_id, epoch }, ctx),
+            ToBrain::Error(error) => {
+                let (code, text) = (vance_shared::show::plain(&error.code), vance_shared::show::plain(&error.message));
+                tracing::warn!(%client_id, code, text, "a client reported an error");
+            }
+            ToBrain::ClientConnected(_) => {
+                let error = ErrorFrame {
+                    code: "already_connected".to_owned(),
+                    message: "client_connected comes once, first; report changes with tools_changed".to_owned(),
+                    id: None,
+                };
+                self.send(&client_id, ToFoot::Error(error));
+            }
+            // The socket's task puts parts together and answers heartbeats.
+            ToBrain::ResultPart(_) | ToBrain::Ping(_) | ToBrain::Pong(_) => {}
+        }
+    }
+
+    fn tools_changed(&mut self, client_id: ClientId, epoch: u64, change: wire::ToolsChanged, ctx: &mut Context<Self>) {
+        if !self.machine.holds(&client_id, epoch) {
+            return;
+        }
+        let Some((before, loading)) = self.machine.tools_of(&client_id) else { return };
+        let registry = self.brain.registry.load();
+        let added = change.added.into_iter().chain(change.changed).collect();
+        let (tools, refused) = take_tools(&registry, &before, &change.removed, added);
+        for Refused { name, reason } in refused {
+            let error = ErrorFrame { code: "tool_refused".to_owned(), message: reason, id: Some(name) };
+            self.send(&client_id, ToFoot::Error(error));
+        }
+        self.brain.directory.learn(&self.brain, &self.handle, &tools);
+        let loading = change.loading.map_or(loading, |l| l.into_iter().collect());
+        self.turn(Input::Tools { client_id, epoch, tools, loading }, ctx);
+    }
+}
+
+impl Actor for SessionActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        if self.handle.starts() > 0 {
+            // Connections of the actor before this one are gone with their outboxes; clients come back by themselves.
+            self.publish();
+            self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
+        }
+    }
+}
+
+impl Handler<ToSession> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, message: ToSession, ctx: &mut Self::Context) {
+        match message {
+            ToSession::Dispatch(WithCall { client_id: Some(client_id), call, replay }) => {
+                self.turn(Input::Dispatch { client_id, call, replay }, ctx);
+            }
+            ToSession::Reattach(WithCall { client_id: Some(client_id), call, replay }) => {
+                self.turn(Input::Reattach { client_id, call, replay }, ctx);
+            }
+            ToSession::Dispatch(_) | ToSession::Reattach(_) => {}
+            ToSession::Cancel { client_id, call_id, reason } => {
+                self.direct.remove(&call_id);
+                self.turn(Input::Cancel { client_id, call_id, reason }, ctx);
+            }
+            ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
+            ToSession::Frame { client_id, epoch, frame } => self.frame(client_id, epoch, frame, ctx),
+            ToSession::Detach { client_id, epoch } => {
+                if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
+                    self.links.remove(&client_id);
+                }
+                self.turn(Input::Detach { client_id, epoch }, ctx);
+            }
+            ToSession::Evict { client_id } => {
+                if let Some(link) = self.links.remove(&client_id) {
+                    link.outbox.superseded.cancel();
+                    self.turn(Input::Detach { client_id, epoch: link.epoch }, ctx);
+                }
+            }
+        }
+    }
+}
+
+impl Handler<DirectCall> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, DirectCall { with, news }: DirectCall, ctx: &mut Self::Context) {
+        let Some(client_id) = with.client_id else { return };
+        self.direct.insert(with.call.call_id.clone(), news);
+        self.turn(Input::Dispatch { client_id, call: with.call, replay: with.replay }, ctx);
+    }
+}
+
+impl Handler<Attach> for SessionActor {
+    type Result = MessageResult<Attach>;
+
+    fn handle(&mut self, attach: Attach, ctx: &mut Self::Context) -> Self::Result {
+        let Attach { client_id, epoch, info, tools, loading, inflight, held, outbox } = attach;
+        if self.links.get(&client_id).is_some_and(|l| l.epoch > epoch) {
+            // A later connection of the same client is already here.
+            outbox.superseded.cancel();
+            return MessageResult(Attached);
+        }
+        let registry = self.brain.registry.load();
+        let (tools, refused) = take_tools(&registry, &Arc::default(), &[], tools);
+        self.refused = refused;
+        self.brain.directory.learn(&self.brain, &self.handle, &tools);
+        let older = self.links.insert(client_id.clone(), Link { epoch, outbox });
+        self.turn(Input::Attach { client_id, epoch, info, tools, loading, inflight, held }, ctx);
+        if let Some(older) = older {
+            older.outbox.superseded.cancel();
+        }
+        MessageResult(Attached)
+    }
+}
+
+/// Message: the Brain goes away.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct DrainAll;
+
+impl Handler<DrainAll> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, _: DrainAll, ctx: &mut Self::Context) {
+        for link in self.links.values() {
+            let frame = ToFoot::Drain(wire::Drain { reason: "the Brain goes away; reconnect".to_owned() });
+            link.outbox.urgent.try_send(frame).ok();
+            link.outbox.close.cancel();
+        }
+        ctx.stop();
+    }
+}

@@ -1,0 +1,455 @@
+//! One live task: folds its stream, decides by the task machine, stores, then acts.
+//!
+//! Everything reaches it through the scheduler, which therefore knows when nothing is on its way and a waiting task's actor
+//! can end. While a commit is under way the mailbox stands still: inputs are decided in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+use vance_brain_core::expression::{render_arguments, task_references};
+use vance_brain_core::registry::SessionView;
+use vance_brain_core::route::{self, Decision, Wish};
+use vance_brain_core::spec::StepSpec;
+use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
+use vance_shared::call::Fault;
+use vance_shared::ids::{CallId, TaskId};
+use vance_shared::json::Raw;
+use vance_shared::limits::PROGRESS_CAP;
+use vance_shared::wire;
+use vance_supervise::{Actor, ActorFutureExt, AsyncContext, Context, Exit, Handler, Message, WrapFuture};
+
+use super::scheduler::{FromTask, Report, ServerEnded};
+use super::session::{ToSession, WithCall};
+use crate::directory::SessionHandle;
+use crate::executor::ServerCall;
+use crate::hub::{Brain, now_ms};
+use crate::rows;
+use crate::store::{Batch, StoreError};
+
+/// Pause before a commit is tried again while the store is away: it doubles up to the second value.
+const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Pause before a session that is being restarted is asked again.
+const SESSION_RETRY: Duration = Duration::from_millis(200);
+
+/// The answer to a person's command.
+pub type Reply = oneshot::Sender<Result<(), Fault>>;
+
+/// The one message of a task.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ToTask {
+    /// What happened.
+    pub input: Input,
+    /// Who waits for the answer.
+    pub reply: Option<Reply>,
+}
+
+/// Kept over restarts of one task's actor, and read by the scheduler.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Inputs of the scheduler that were begun.
+    handled: AtomicU64,
+    /// Starts of the actor.
+    starts: AtomicU32,
+}
+
+/// The actor.
+pub struct TaskActor {
+    brain: Brain,
+    exit: Exit,
+    task_id: TaskId,
+    task: Option<Task>,
+    session: Option<Arc<SessionHandle>>,
+    /// Outputs of the tasks that the steps refer to, by the file's ids.
+    others: Value,
+    tally: Arc<Tally>,
+    /// The view's revision on which the last routing decided.
+    seen: u64,
+    backlog: VecDeque<ToTask>,
+}
+
+impl TaskActor {
+    /// An actor that folds the task's stream when it starts.
+    pub fn new(brain: Brain, exit: Exit, task_id: TaskId, tally: Arc<Tally>) -> Self {
+        Self {
+            brain,
+            exit,
+            task_id,
+            task: None,
+            session: None,
+            others: Value::Null,
+            tally,
+            seen: 0,
+            backlog: VecDeque::new(),
+        }
+    }
+
+    fn report(&self, report: Report) {
+        let message = FromTask { task_id: self.task_id.clone(), handled: self.tally.handled.load(Relaxed), report };
+        if let Err(refusal) = self.brain.scheduler.tell(message) {
+            // The scheduler is restarting: it rebuilds everything from the store and starts new task actors.
+            tracing::warn!(task_id = %self.task_id, %refusal, "the scheduler did not take a report");
+        }
+    }
+
+    fn loaded(&mut self, loaded: Result<Loaded, LoadError>, ctx: &mut Context<Self>) {
+        match loaded {
+            Ok(loaded) => {
+                self.task = Some(loaded.task);
+                self.session = Some(loaded.session);
+                self.others = loaded.others;
+                if self.tally.starts.fetch_add(1, Relaxed) > 0 {
+                    // It died on its way: what it was told then is lost, so it looks again itself.
+                    self.turn(Input::Start, None, ctx);
+                }
+                let backlog = std::mem::take(&mut self.backlog);
+                for message in backlog {
+                    self.take(message, ctx);
+                }
+            }
+            Err(error) => self.exit.fail(ctx, format!("cannot load task {}: {error}", self.task_id)),
+        }
+    }
+
+    fn take(&mut self, message: ToTask, ctx: &mut Context<Self>) {
+        self.tally.handled.fetch_add(1, Relaxed);
+        self.turn(message.input, message.reply, ctx);
+    }
+
+    /// One input: decide (routing included), store, act.
+    fn turn(&mut self, input: Input, reply: Option<Reply>, ctx: &mut Context<Self>) {
+        let Some(before) = self.task.as_ref().map(rows::held) else { return };
+        let mut events = Vec::new();
+        let mut effects = Vec::new();
+        let mut inputs = VecDeque::from([input]);
+        let mut refused = None;
+        while let Some(input) = inputs.pop_front() {
+            let Some(task) = self.task.as_mut() else { return };
+            let step = task.handle(input, now_ms());
+            events.extend(step.events);
+            refused = refused.or(step.refused);
+            for effect in step.effects {
+                match effect {
+                    Effect::Route => inputs.push_back(Input::Routed(self.route())),
+                    other => effects.push(other),
+                }
+            }
+        }
+        let Some(task) = &self.task else { return };
+        let held = rows::held(task);
+        if held != before {
+            let closed = before.filter(|b| held.as_ref() != Some(b)).map(|(call_id, _)| call_id);
+            self.report(Report::Held { closed, opened: held });
+        }
+        let answer = match refused {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        };
+        if events.is_empty() {
+            self.act(effects, reply, answer, ctx);
+            return;
+        }
+        let batch = Batch {
+            appends: vec![rows::append(task, &events)],
+            rows: vec![rows::task_row(task)],
+            at_ms: task.updated_at,
+            ..Batch::default()
+        };
+        let brain = self.brain.clone();
+        let commit = async move { commit(&brain, batch).await };
+        ctx.wait(commit.into_actor(self).map(move |stored, actor, ctx| match stored {
+            Ok(()) => actor.act(effects, reply, answer, ctx),
+            // Somebody else wrote: fold again, from what is stored.
+            Err(error) => actor.exit.fail(ctx, format!("task {}: {error}", actor.task_id)),
+        }));
+    }
+
+    fn act(&mut self, effects: Vec<Effect>, reply: Option<Reply>, answer: Result<(), Fault>, ctx: &mut Context<Self>) {
+        let refused = answer.is_err();
+        if let Some(reply) = reply {
+            // Whoever asked may be gone.
+            reply.send(answer).ok();
+        }
+        let parks = effects.contains(&Effect::Park);
+        for effect in effects {
+            self.perform(effect, ctx);
+        }
+        let Some(task) = &self.task else { return };
+        match task.state {
+            State::Blocked | State::Queued if parks || refused => {
+                if let Some(wait) = task.wait.clone() {
+                    let wake_on = match &wait {
+                        Wait::Client { tool, .. } => self.brain.registry.load().client_names(tool),
+                        Wait::Suspended { .. } | Wait::Unknown { .. } => Vec::new(),
+                    };
+                    self.report(Report::Parked { wait, wake_on, seen: self.seen });
+                }
+            }
+            State::Completed | State::Failed | State::Cancelled | State::Skipped => {
+                self.report(Report::Ended { state: task.state });
+            }
+            State::Pending => self.report(Report::Pending),
+            State::Running => {
+                self.report(Report::Running);
+                self.arm_timeout(ctx);
+            }
+            State::Blocked | State::Queued => {}
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        match effect {
+            Effect::Dispatch(call) => self.dispatch(call, ctx),
+            Effect::Reattach(call) => {
+                let message = ToSession::Reattach(self.with_call(&call));
+                self.tell_session(message, ctx);
+            }
+            Effect::CancelCall(call, reason) => match call.place {
+                Place::Server => self.brain.executor.cancel(&call.call_id),
+                Place::Client { client_id, .. } => {
+                    let message = ToSession::Cancel { client_id, call_id: call.call_id, reason };
+                    // A session that restarts has no connections: the client's next hello lists the call, and nobody waits for it.
+                    self.session.as_ref().map(|s| s.actor.tell(message).ok());
+                }
+            },
+            Effect::Ack(call_id, client_id) => self.brain.directory.acknowledge(&client_id, call_id),
+            Effect::LookAgain(after) => {
+                ctx.run_later(after, |actor, ctx| actor.turn(Input::Start, None, ctx));
+            }
+            Effect::ChildrenMayRun => self.report(Report::ChildrenMayRun),
+            // Reported from the state, in `act`; routing is done in `turn`.
+            Effect::Park | Effect::Ended | Effect::Route => {}
+        }
+    }
+
+    fn arm_timeout(&self, ctx: &mut Context<Self>) {
+        let Some(left) = self.task.as_ref().and_then(|t| t.time_left_ms(now_ms())) else { return };
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        ctx.run_later(left, |actor, ctx| {
+            let over = actor.task.as_ref().and_then(|t| t.time_left_ms(now_ms())).is_some_and(|left| left <= 0);
+            if over {
+                actor.turn(Input::TimedOut, None, ctx);
+            }
+        });
+    }
+
+    fn dispatch(&mut self, call: OpenCall, ctx: &mut Context<Self>) {
+        match &call.place {
+            Place::Server => {
+                let registry = self.brain.registry.load();
+                let pack = registry.server_tools.get(&call.target_tool).and_then(|spec| spec.pack.clone());
+                let server_call = ServerCall {
+                    call_id: call.call_id.clone(),
+                    tool: call.target_tool,
+                    pack,
+                    arguments: call.arguments,
+                    timeout: Duration::from_millis(call.timeout_ms),
+                    trace: call.trace.child(),
+                    task_id: Some(self.task_id.clone()),
+                };
+                let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
+                tokio::spawn(async move {
+                    let outcome = brain.executor.run(server_call).await;
+                    let message = ServerEnded { task_id, call_id, outcome };
+                    if let Err(refusal) = brain.scheduler.post(message).await {
+                        tracing::warn!(%refusal, "the scheduler did not take a result; the task decides by its replay class");
+                    }
+                });
+            }
+            Place::Client { .. } => {
+                let message = ToSession::Dispatch(self.with_call(&call));
+                self.tell_session(message, ctx);
+            }
+        }
+    }
+
+    fn with_call(&self, call: &OpenCall) -> WithCall {
+        WithCall {
+            client_id: call.place.client().cloned(),
+            call: Arc::new(wire::Call {
+                call_id: call.call_id.clone(),
+                attempt: call.attempt,
+                tool: call.target_tool.as_str().to_owned(),
+                arguments: call.arguments.clone(),
+                timeout_ms: call.timeout_ms,
+                cap_ms: call.timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
+                traceparent: call.trace,
+            }),
+            replay: call.replay,
+        }
+    }
+
+    fn tell_session(&self, message: ToSession, ctx: &mut Context<Self>) {
+        let Some(session) = &self.session else { return };
+        if let Err(refusal) = session.actor.tell(message) {
+            tracing::warn!(task_id = %self.task_id, session = session.actor.name(), %refusal, "the session did not take a message");
+            // It stays the same open call; looking again asks how it stands.
+            ctx.run_later(SESSION_RETRY, |actor, ctx| actor.turn(Input::Start, None, ctx));
+        }
+    }
+
+    /// Where the current step goes, with its arguments evaluated.
+    fn route(&mut self) -> Routed {
+        let (Some(task), Some(session)) = (&self.task, &self.session) else { return Routed::Wait { queued: false } };
+        let Some(step) = task.current_step() else {
+            return Routed::Fault(Fault::new("internal", "there is no step to route"));
+        };
+        let published = session.published();
+        self.seen = published.revision;
+        let registry = self.brain.registry.load();
+        let spec = &task.head.spec;
+        let wish = Wish {
+            target: spec.execution_target,
+            tools: spec.tools.as_deref(),
+            engine: task.head.engine.as_ref(),
+            strategy: spec.offline_strategy,
+            autonomous: task.head.autonomous,
+            client: spec.client.as_deref(),
+            submitted_by: task.head.submitted_by.as_ref(),
+            served_by: task.served_by(),
+            any_client: spec.any_client,
+        };
+        let (target_tool, place) = match route::decide(&registry, &published.view, &wish, &step.call) {
+            Decision::Server { tool } => (tool, Place::Server),
+            Decision::Client { client_id, tool } => {
+                let machine = machine_of(&published.view, &client_id);
+                (tool, Place::Client { client_id, machine })
+            }
+            Decision::Block => return Routed::Wait { queued: false },
+            Decision::Queue => return Routed::Wait { queued: true },
+            Decision::Skip => return Routed::Skip,
+            Decision::Fail(fault) => return Routed::Fault(fault),
+        };
+        let arguments = match render_arguments(&step.with, &self.context(task)) {
+            Ok(arguments) => Raw::from(Value::Object(arguments)),
+            Err(error) => return Routed::Fault(Fault::new("expression", error.to_string())),
+        };
+        let known = registry.lookup(&published.view, &step.call);
+        Routed::Placed(OpenCall {
+            call_id: CallId::generate(),
+            attempt: 1,
+            step: task.step,
+            tool: step.call.clone(),
+            target_tool,
+            place,
+            arguments,
+            replay: known.map(|k| k.replay()).unwrap_or_default(),
+            timeout_ms: self.timeout_ms(step),
+            trace: task.head.trace.child(),
+        })
+    }
+
+    fn timeout_ms(&self, step: &StepSpec) -> u64 {
+        let timeout = step.timeout.unwrap_or(self.brain.config.defaults.call_timeout);
+        u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What expressions see: earlier steps by name, `tasks.ID`.
+    fn context(&self, task: &Task) -> Value {
+        let mut context: Map<String, Value> = task.results.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        context.insert("tasks".to_owned(), self.others.clone());
+        Value::Object(context)
+    }
+}
+
+fn machine_of(view: &SessionView, client_id: &vance_shared::ids::ClientId) -> String {
+    view.clients.iter().find(|c| c.client_id == *client_id).map(|c| c.machine.clone()).unwrap_or_default()
+}
+
+/// Stores, and goes on trying while the store is away: nothing that the API accepted is lost by a full disk.
+async fn commit(brain: &Brain, batch: Batch) -> Result<(), StoreError> {
+    let mut pause = STORE_RETRY.0;
+    loop {
+        match brain.store.commit(batch.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(error @ (StoreError::Full { .. } | StoreError::Unavailable { .. })) => {
+                tracing::error!(%error, retry_in_ms = pause.as_millis(), "cannot store a task's events; the task waits");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(STORE_RETRY.1);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+struct Loaded {
+    task: Task,
+    session: Arc<SessionHandle>,
+    others: Value,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Stream(#[from] rows::BadStream),
+    #[error("its session cannot be opened: {0}")]
+    Session(String),
+}
+
+async fn load(brain: Brain, task_id: TaskId) -> Result<Loaded, LoadError> {
+    let events = brain.store.stream(&rows::stream(&task_id)).await?;
+    let task = rows::fold(&task_id, &events)?;
+    let session = brain.directory.get(&brain, &task.head.session_id).await;
+    let session = session.map_err(|e| LoadError::Session(e.message))?;
+    let others = outputs(&brain, &task).await?;
+    Ok(Loaded { task, session, others })
+}
+
+/// Outputs of the tasks of the same tree that the steps refer to.
+async fn outputs(brain: &Brain, task: &Task) -> Result<Value, StoreError> {
+    let mut wanted = Vec::new();
+    for step in &task.head.spec.steps {
+        collect_references(&Value::Object(step.with.clone()), &mut wanted);
+    }
+    if wanted.is_empty() {
+        return Ok(json!({}));
+    }
+    let tree = brain.store.row(rows::TREE, task.head.tree_id.as_str()).await?;
+    let ids: Map<String, Value> =
+        tree.and_then(|row| row.data.value().get("tasks").and_then(|t| t.as_object().cloned())).unwrap_or_default();
+    let mut out = Map::new();
+    for id in wanted {
+        let Some(task_id) = ids.get(&id).and_then(Value::as_str) else { continue };
+        let row = brain.store.row(rows::TASK, task_id).await?;
+        let output = row.and_then(|r| r.data.to::<rows::TaskRow>().ok()).map(|r| r.view.value()["output"].take());
+        out.insert(id, output.filter(|o| !o.is_null()).unwrap_or_else(|| json!({})));
+    }
+    Ok(Value::Object(out))
+}
+
+fn collect_references(value: &Value, out: &mut Vec<String>) {
+    match value {
+        Value::String(text) => out.extend(task_references(text)),
+        Value::Array(items) => items.iter().for_each(|v| collect_references(v, out)),
+        Value::Object(map) => map.values().for_each(|v| collect_references(v, out)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+impl Actor for TaskActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let load = load(self.brain.clone(), self.task_id.clone());
+        ctx.wait(load.into_actor(self).map(|loaded, actor, ctx| actor.loaded(loaded, ctx)));
+    }
+}
+
+impl Handler<ToTask> for TaskActor {
+    type Result = ();
+
+    fn handle(&mut self, message: ToTask, ctx: &mut Self::Context) {
+        if self.task.is_none() {
+            self.backlog.push_back(message);
+        } else {
+            self.take(message, ctx);
+        }
+    }
+}

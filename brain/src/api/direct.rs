@@ -1,0 +1,284 @@
+//! One call of one tool, routed like any other, without a task around it. Nothing is stored; with `durable` an absent client
+//! makes it a task instead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use vance_brain_core::registry::SessionView;
+use vance_brain_core::route::{self, Decision, Wish};
+use vance_brain_core::session::News;
+use vance_brain_core::spec::{ExecutionTarget, Mode};
+use vance_brain_core::task::shown_result;
+use vance_shared::call::{Fault, Outcome};
+use vance_shared::ids::{CallId, ClientId, SessionId};
+use vance_shared::json::Raw;
+use vance_shared::limits::PROGRESS_CAP;
+use vance_shared::names::ToolName;
+use vance_shared::tool::Replay;
+use vance_shared::trace::TraceContext;
+use vance_shared::wire;
+
+use super::ApiError;
+use super::submit::{Submission, submit};
+use crate::actors::session::{DirectCall, ToSession, WithCall};
+use crate::directory::{Directory, Missing, SessionHandle};
+use crate::executor::ServerCall;
+use crate::hub::{Brain, now_ms};
+use crate::rows::time;
+
+/// News that wait for whoever called.
+const NEWS: usize = 64;
+
+/// After the deadline of the call, until the caller is told that the outcome is unknown.
+const SLACK: Duration = Duration::from_secs(20);
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct DirectRequest {
+    /// The principal.
+    pub owner: String,
+    /// The tool.
+    pub tool: String,
+    /// A JSON object.
+    pub arguments: Raw,
+    /// In which session; default: the owner's.
+    pub session: Option<SessionId>,
+    /// On which client (name or id).
+    pub client: Option<String>,
+    /// Where.
+    pub target: ExecutionTarget,
+    /// Deadline.
+    pub timeout: Option<Duration>,
+    /// An absent client makes it a task.
+    pub durable: bool,
+    /// The caller's trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DirectAnswer {
+    /// 200, or 202 with a task.
+    pub status: u16,
+    /// `{"call": …, "result": …}`, or the submission's answer.
+    pub body: Value,
+}
+
+struct Run {
+    call_id: CallId,
+    tool: ToolName,
+    client: Option<(ClientId, String)>,
+    attempts: u32,
+    started_at: i64,
+    trace: TraceContext,
+}
+
+/// Calls a tool.
+pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer, ApiError> {
+    let tool = ToolName::parse(&request.tool).map_err(|e| ApiError::new(404, "unknown_tool", e.to_string()))?;
+    let session_id = match &request.session {
+        Some(id) => id.clone(),
+        None => Directory::default_id(&request.owner)?,
+    };
+    let missing = if request.session.is_some() { Missing::Fault } else { Missing::Create(Mode::Interactive) };
+    let session = brain.directory.open(brain, &request.owner, &session_id, missing).await?;
+    let timeout = request.timeout.unwrap_or(brain.config.defaults.call_timeout);
+    let published = session.published();
+    let registry = brain.registry.load_full();
+    let wish = Wish { target: request.target, client: request.client.as_deref(), ..Wish::default() };
+    let mut run = Run {
+        call_id: CallId::generate(),
+        tool: tool.clone(),
+        client: None,
+        attempts: 1,
+        started_at: now_ms(),
+        trace: request.trace.unwrap_or_else(TraceContext::root),
+    };
+    let outcome = match route::decide(&registry, &published.view, &wish, &tool) {
+        Decision::Server { tool } => {
+            let pack = registry.server_tools.get(&tool).and_then(|spec| spec.pack.clone());
+            let call_id = run.call_id.clone();
+            let (arguments, trace) = (request.arguments.clone(), run.trace.child());
+            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None };
+            brain.executor.run(call).await
+        }
+        Decision::Client { client_id, tool: target } => {
+            let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
+            run.client = Some((client_id.clone(), machine(&published.view, &client_id)));
+            let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
+            match on_client(brain, &session, sent, &mut run).await {
+                Some(outcome) => outcome,
+                None => return absent(brain, &request, &session_id).await,
+            }
+        }
+        Decision::Block | Decision::Queue | Decision::Skip => return absent(brain, &request, &session_id).await,
+        Decision::Fail(fault) => return Err(fault.into()),
+    };
+    if let Outcome::Failed { error, result: None } = &outcome
+        && matches!(error.code.as_str(), "busy")
+    {
+        return Err(error.clone().into());
+    }
+    Ok(DirectAnswer { status: 200, body: answer(&run, &outcome) })
+}
+
+fn machine(view: &SessionView, client_id: &ClientId) -> String {
+    view.clients.iter().find(|c| c.client_id == *client_id).map(|c| c.machine.clone()).unwrap_or_default()
+}
+
+async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
+    let tool = &request.tool;
+    if !request.durable {
+        let message = format!(
+            "Waiting for Client for Tool: {tool}; no connected client of session {session_id} offers it: connect one, or send \"durable\": true to make it a task that waits"
+        );
+        return Err(ApiError::new(409, "client_absent", message));
+    }
+    let target = match request.target {
+        ExecutionTarget::Auto => "auto",
+        ExecutionTarget::Server => "server",
+        ExecutionTarget::Client => "client",
+        ExecutionTarget::Any => "any",
+    };
+    let mut task = json!({
+        "id": "call", "goal": format!("call {tool}"), "execution_target": target, "offline_strategy": "block",
+        "steps": [{"call": tool, "with": literal(request.arguments.value())}],
+    });
+    if let (Some(client), Some(task)) = (&request.client, task.as_object_mut()) {
+        task.insert("client".to_owned(), json!(client));
+    }
+    let tree = json!({"session": session_id, "tasks": [task]});
+    let submission = Submission {
+        owner: request.owner.clone(),
+        file: "call".to_owned(),
+        text: tree.to_string(),
+        idempotency_key: None,
+        client: None,
+        session: None,
+    };
+    let submitted = submit(brain, submission).await?;
+    Ok(DirectAnswer { status: 202, body: submitted.body })
+}
+
+/// Arguments of a call are values, not expressions: what looks like one is quoted.
+fn literal(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.contains("{{") || text.contains("{%") || text.contains("{#") => {
+            Value::String(format!("{{{{ {} }}}}", Value::String(text)))
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(literal).collect()),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, literal(v))).collect()),
+        other => other,
+    }
+}
+
+struct Sent {
+    client_id: ClientId,
+    target: ToolName,
+    replay: Replay,
+    timeout: Duration,
+    arguments: Raw,
+}
+
+/// Cancels a client's call when whoever waits for it goes away.
+struct Abandon {
+    session: Option<Arc<SessionHandle>>,
+    client_id: ClientId,
+    call_id: CallId,
+}
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let message = ToSession::Cancel {
+                client_id: self.client_id.clone(),
+                call_id: self.call_id.clone(),
+                reason: "the caller went away".to_owned(),
+            };
+            // A session that restarts has lost the call anyway; the client hears of it at its next hello.
+            session.actor.tell(message).ok();
+        }
+    }
+}
+
+/// `None`: the client went away before anything was sent.
+async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run: &mut Run) -> Option<Outcome> {
+    let restarting = || Outcome::failed("restarting", "the session is being restarted; try again");
+    let deadline = Instant::now() + sent.timeout + SLACK;
+    let mut abandon =
+        Abandon { session: Some(session.clone()), client_id: sent.client_id.clone(), call_id: run.call_id.clone() };
+    'delivery: loop {
+        let timeout_ms = u64::try_from(sent.timeout.as_millis()).unwrap_or(u64::MAX);
+        let call = wire::Call {
+            call_id: run.call_id.clone(),
+            attempt: run.attempts,
+            tool: sent.target.as_str().to_owned(),
+            arguments: sent.arguments.clone(),
+            timeout_ms,
+            cap_ms: timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
+            traceparent: run.trace.child(),
+        };
+        let (news, mut inbox) = mpsc::channel(NEWS);
+        let with = WithCall { client_id: Some(sent.client_id.clone()), call: Arc::new(call), replay: sent.replay };
+        if session.actor.post(DirectCall { with, news }).await.is_err() {
+            return Some(restarting());
+        }
+        let mut until = deadline;
+        loop {
+            match tokio::time::timeout_at(until, inbox.recv()).await {
+                Ok(Some(News::Ended(outcome))) => {
+                    abandon.session = None;
+                    brain.directory.acknowledge(&sent.client_id, run.call_id.clone());
+                    return Some(outcome);
+                }
+                Ok(Some(News::NotSent { busy })) => {
+                    abandon.session = None;
+                    let text = "the client has no room for another call; try again later";
+                    return busy.then(|| Outcome::failed("busy", text));
+                }
+                Ok(Some(News::NeverArrived)) => {
+                    run.attempts += 1;
+                    continue 'delivery;
+                }
+                Ok(Some(News::Progress(_))) => {
+                    until = (Instant::now() + sent.timeout + SLACK).min(deadline + sent.timeout * PROGRESS_CAP);
+                }
+                Ok(Some(News::Suspended | News::Attached)) => {}
+                Ok(None) => {
+                    abandon.session = None;
+                    return Some(lost(sent.replay, "the session was restarted while the call was out"));
+                }
+                // Dropping `abandon` cancels it on the client, now or when it is back.
+                Err(_) => return Some(lost(sent.replay, "the client did not answer in time (its line may be cut)")),
+            }
+        }
+    }
+}
+
+fn lost(replay: Replay, reason: &str) -> Outcome {
+    match replay {
+        Replay::Safe => Outcome::failed("timeout", reason),
+        Replay::Unsafe => Outcome::Unknown { reason: reason.to_owned() },
+    }
+}
+
+fn answer(run: &Run, outcome: &Outcome) -> Value {
+    let (client_id, machine) = run.client.clone().unzip();
+    let (result, error): (Value, Option<Fault>) = match outcome {
+        Outcome::Done(result) => (shown_result(result), None),
+        Outcome::Failed { error, result } => (result.as_ref().map_or(Value::Null, shown_result), Some(error.clone())),
+        Outcome::Cancelled { reason } => (Value::Null, Some(Fault::new("cancelled", reason.clone()))),
+        Outcome::Unknown { reason } => (Value::Null, Some(Fault::new("outcome_unknown", reason.clone()))),
+    };
+    json!({
+        "call": {
+            "call_id": run.call_id, "tool": run.tool, "route": if client_id.is_some() { "client" } else { "server" },
+            "client_id": client_id, "machine": machine, "attempts": run.attempts, "outcome": outcome.word(),
+            "trace_id": run.trace.trace_id(), "started_at": time(run.started_at), "ended_at": time(now_ms()),
+        },
+        "result": result, "error": error,
+    })
+}

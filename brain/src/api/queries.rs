@@ -1,0 +1,169 @@
+//! Reading: tasks, sessions, tools. Another owner's things are not there (404), another owner's session is forbidden (403).
+
+use serde_json::{Value, json};
+use vance_brain_core::registry::{self, ClientView};
+use vance_brain_core::spec::Mode;
+use vance_shared::ids::{SessionId, TaskId};
+
+use super::ApiError;
+use crate::actors::scheduler::Count;
+use crate::directory::{Missing, SessionHandle};
+use crate::hub::Brain;
+use crate::recovery;
+use crate::rows::{SESSION, TASK, TREE, TaskRow, time};
+use crate::store::{Filter, MAX_PAGE, Row};
+
+/// Tasks of one answer, unless it says otherwise.
+const DEFAULT_TASKS: usize = 1_000;
+
+/// Which tasks.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// Only in this state.
+    pub state: Option<String>,
+    /// Only of this session.
+    pub session: Option<String>,
+    /// Only of this tree.
+    pub tree: Option<String>,
+    /// Beyond this task id: the `next` of the answer before.
+    pub after: Option<String>,
+    /// At most this many (1,000 by default, 10,000 at most).
+    pub limit: Option<usize>,
+}
+
+const STATES: [&str; 8] = ["pending", "running", "blocked", "queued", "completed", "failed", "cancelled", "skipped"];
+
+/// `{"tasks": […], "next": ID | null}`, in the order of submission.
+pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Value, ApiError> {
+    if let Some(state) = &filter.state
+        && !STATES.contains(&state.as_str())
+    {
+        let message = format!("`state` is one of {}", STATES.join(", "));
+        return Err(ApiError::new(400, "bad_query", message));
+    }
+    let limit = filter.limit.unwrap_or(DEFAULT_TASKS).clamp(1, MAX_PAGE);
+    let base = Filter {
+        owner: Some(owner.to_owned()),
+        states: filter.state.into_iter().collect(),
+        parent: filter.tree,
+        after_key: filter.after,
+        limit: Some(limit),
+        ..Filter::default()
+    };
+    let mut rows = match filter.session {
+        None => brain.store.rows(TASK, base).await?,
+        Some(session) => of_session(brain, &session, base).await?,
+    };
+    rows.truncate(limit);
+    let next = (rows.len() == limit).then(|| rows.last().map(|r| r.key.clone())).flatten();
+    let tasks: Vec<Value> = rows.iter().filter_map(view).collect();
+    Ok(json!({ "tasks": tasks, "next": next }))
+}
+
+async fn of_session(brain: &Brain, session: &str, base: Filter) -> Result<Vec<Row>, ApiError> {
+    let trees = Filter { parent: Some(session.to_owned()), limit: Some(MAX_PAGE), ..Filter::default() };
+    let mut out = Vec::new();
+    for tree in brain.store.rows(TREE, trees).await? {
+        out.extend(recovery::all_rows(brain, Filter { parent: Some(tree.key), limit: None, ..base.clone() }).await?);
+    }
+    out.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(out)
+}
+
+fn view(row: &Row) -> Option<Value> {
+    row.data.to::<TaskRow>().ok().map(|task| task.view.value())
+}
+
+/// One task.
+pub async fn task(brain: &Brain, owner: &str, id: &str) -> Result<Value, ApiError> {
+    let (_, row) = task_row(brain, owner, id).await?;
+    Ok(row.view.value())
+}
+
+/// One task's row, if it is the caller's.
+pub async fn task_row(brain: &Brain, owner: &str, id: &str) -> Result<(TaskId, TaskRow), ApiError> {
+    let missing =
+        || ApiError::new(404, "task_not_found", format!("there is no task {}", vance_shared::show::quoted(id, 80)));
+    let task_id = TaskId::parse(id).map_err(|_| missing())?;
+    let row = brain.store.row(TASK, id).await?.filter(|r| r.owner.as_deref() == Some(owner)).ok_or_else(missing)?;
+    let row = row.data.to::<TaskRow>().map_err(|e| ApiError::new(500, "store_corrupt", format!("task {id}: {e}")))?;
+    Ok((task_id, row))
+}
+
+/// `{"sessions": […]}`, oldest first.
+pub async fn sessions(brain: &Brain, owner: &str) -> Result<Value, ApiError> {
+    let filter = Filter { owner: Some(owner.to_owned()), limit: Some(MAX_PAGE), ..Filter::default() };
+    let mut out = Vec::new();
+    for row in brain.store.rows(SESSION, filter).await? {
+        let Ok(id) = SessionId::parse(&row.key) else { continue };
+        let session = brain.directory.get(brain, &id).await?;
+        out.push(session_view(&session));
+    }
+    Ok(json!({ "sessions": out }))
+}
+
+/// One session.
+pub async fn session(brain: &Brain, owner: &str, id: &str) -> Result<Value, ApiError> {
+    Ok(session_view(&*open(brain, owner, id).await?))
+}
+
+async fn open(brain: &Brain, owner: &str, id: &str) -> Result<std::sync::Arc<SessionHandle>, ApiError> {
+    let session_id = SessionId::parse(id).map_err(|e| ApiError::new(404, "session_not_found", e.to_string()))?;
+    Ok(brain.directory.open(brain, owner, &session_id, Missing::Fault).await?)
+}
+
+fn session_view(session: &SessionHandle) -> Value {
+    let published = session.published();
+    let clients: Vec<Value> = published.view.clients.iter().map(client_view).collect();
+    let mode = match session.mode {
+        Mode::Interactive => "interactive",
+        Mode::Autonomous => "autonomous",
+    };
+    json!({
+        "session_id": session.session_id, "owner": session.owner, "mode": mode,
+        "created_at": time(session.created_at), "clients": clients,
+    })
+}
+
+fn client_view(client: &ClientView) -> Value {
+    json!({
+        "client_id": client.client_id, "name": client.name, "machine": client.machine,
+        "presence": if client.online { "online" } else { "grace" },
+        "tools": client.tools.len(), "loading": *client.loading,
+    })
+}
+
+/// `{"revision", "tools": […]}`: the active registry, each tool with whether it can run now and why not.
+pub async fn session_tools(brain: &Brain, owner: &str, id: &str) -> Result<Value, ApiError> {
+    let session = open(brain, owner, id).await?;
+    let published = session.published();
+    let registry = brain.registry.load();
+    let tools: Vec<Value> = registry::list(&registry, &published.view)
+        .into_iter()
+        .map(|tool| {
+            let spec = tool.known.spec.as_ref();
+            let labels: Vec<&str> = tool.known.labels().collect();
+            json!({
+                "name": tool.name, "description": spec.map(|s| s.description.as_str()),
+                "location": tool.known.location.word(), "available": tool.unavailable.is_none(),
+                "unavailable_reason": tool.unavailable, "labels": labels, "replay": tool.known.replay(),
+                "clients": tool.clients, "input_schema": spec.map(|s| s.input_schema.value()),
+                "output_schema": spec.and_then(|s| s.output_schema.as_ref()).map(vance_shared::json::Raw::value),
+            })
+        })
+        .collect();
+    Ok(json!({ "revision": published.revision, "tools": tools }))
+}
+
+/// How the Brain is, in numbers. `ready`: it takes and stores work.
+pub async fn health(brain: &Brain) -> Value {
+    let counts = brain.scheduler.send(Count).await;
+    let store = brain.store.is_available();
+    let ready = store && counts.is_ok();
+    let counts = counts.unwrap_or_default();
+    json!({
+        "ready": ready, "store": if store { "ok" } else { "unavailable" },
+        "tasks": { "running": counts.running, "waiting": counts.waiting, "trees": counts.trees },
+        "sessions": brain.directory.loaded().len(), "server_calls": brain.executor.running(),
+    })
+}

@@ -1,0 +1,146 @@
+//! The command line's words. One table feeds the parser, the help and the usage errors.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  vance-brain serve                        serve on 127.0.0.1:9990 from ~/.vancetope
+  vance-brain check                        every mistake in the Brain's files, with its line
+
+Environment:
+  VANCE_HOME           instead of ~/.vancetope (--home)
+  VANCE_BRAIN_LISTEN   HOST:PORT (--listen)
+  VANCE_BRAIN_STORE    where events are kept (--store)
+  VANCE_LOG            a log filter such as `debug` or `warn,vance_brain=debug` (replaces -v)
+  VANCE_LOG_FORMAT=json   log lines as JSON
+
+Results go to standard output, log lines to standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage or files with mistakes.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  vance-brain serve
+  vance-brain serve --home /srv/vance --listen 127.0.0.1:0   any free port; the ready line names it
+  VANCE_LOG_FORMAT=json vance-brain serve -v
+
+An empty home will do. One line on standard output says when it is ready: `brain ready http://HOST:PORT`.
+The token for this machine is in <home>/brain/local.token. SIGTERM and Ctrl-C let what runs finish, then it ends with 0.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  vance-brain check                        FILE:LINE: what, expected what
+  vance-brain check --home ./vance --json | jq .problems
+
+Looks at brain.yaml, tools.yaml, packs/*.json and engines/*.yaml of <home>/brain. Starts nothing, fetches nothing.
+Exit codes: 0 no problems, 2 some.";
+
+/// Runs task trees and routes every tool call.
+#[derive(Debug, Parser)]
+#[command(name = "vance-brain", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(super) struct Cli {
+    /// Results as JSON on standard output, errors as {"error": {"code", "message"}}
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+
+    /// Log more; -vv and -vvv still more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve until SIGTERM or Ctrl-C
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Validate every file of the Brain
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// The home (default: ~/.vancetope)
+    #[arg(long, env = "VANCE_HOME", value_name = "DIR", hide_env_values = true)]
+    pub(super) home: Option<PathBuf>,
+
+    /// Where to listen; port 0 picks a free one (default: brain.yaml's, else 127.0.0.1:9990)
+    #[arg(long, env = "VANCE_BRAIN_LISTEN", value_name = "HOST:PORT", hide_env_values = true)]
+    pub(super) listen: Option<String>,
+
+    /// Where events are kept; this release knows `sqlite:`, which is <home>/brain/data
+    #[arg(long, env = "VANCE_BRAIN_STORE", value_name = "URL", hide_env_values = true, value_parser = store)]
+    pub(super) store: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The home (default: ~/.vancetope)
+    #[arg(long, env = "VANCE_HOME", value_name = "DIR", hide_env_values = true)]
+    pub(super) home: Option<PathBuf>,
+}
+
+/// The error never repeats the address: a database's may carry a password.
+fn store(text: &str) -> Result<String, String> {
+    let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
+    match scheme {
+        "sqlite" => Ok(text.to_owned()),
+        "mongodb" | "mongodb+srv" => Err("MongoDB is not in this release: use sqlite:".to_owned()),
+        _ => Err("expected sqlite:".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let words = line.split(' ').filter(|w| !w.is_empty());
+        Cli::try_parse_from(std::iter::once("vance-brain").chain(words))
+    }
+
+    #[test]
+    fn the_table_is_sound_and_every_command_has_help_with_examples() {
+        use clap::CommandFactory as _;
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let examples = |c: &clap::Command| c.get_after_help().is_some_and(|t| t.to_string().starts_with("Examples:"));
+        assert!(examples(&command));
+        for sub in command.get_subcommands() {
+            assert!(sub.get_about().is_some() && examples(sub), "{}", sub.get_name());
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_and_what_is_not() {
+        for (line, ok) in [
+            ("", false),
+            ("serve", true),
+            ("serve --home /x --listen 127.0.0.1:0 --store sqlite: -vv", true),
+            ("--json serve", true),
+            ("serve --store mongodb://u:secret@h/db", false),
+            ("serve --store postgres://h", false),
+            ("serve extra", false),
+            ("check --home /x --json", true),
+            ("check --listen 127.0.0.1:0", false),
+            ("secret list", false),
+            ("token new", false),
+            ("oauth login x", false),
+        ] {
+            let got = parse(line);
+            assert_eq!(got.is_ok(), ok, "{line}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn another_store_says_what_to_use() {
+        let said = parse("serve --store mongodb+srv://h").unwrap_err().to_string();
+        assert!(said.contains("not in this release: use sqlite:"), "{said}");
+        assert!(!store("mongodb://u:secret@h").unwrap_err().contains("secret"));
+    }
+}

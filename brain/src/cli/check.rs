@@ -1,0 +1,67 @@
+//! `vance-brain check`: all problems of all files, each at its line.
+
+use std::io;
+
+use serde_json::json;
+
+use super::{EXIT_OK, EXIT_USAGE, Screen};
+use crate::home::{self, Home};
+
+/// Prints what is wrong. Problems are the result and go to standard output; warnings are remarks.
+pub(super) fn check(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
+    let loaded = home::load(home);
+    let ok = loaded.problems.is_empty();
+    if screen.json {
+        let body = json!({ "ok": ok, "problems": loaded.problems, "warnings": loaded.warnings });
+        screen.line(&body.to_string())?;
+    } else {
+        for warning in &loaded.warnings {
+            writeln!(
+                screen.remarks,
+                "{}:{}: warning: {}",
+                vance_shared::show::plain(&warning.file),
+                warning.line,
+                warning.message
+            )?;
+        }
+        for problem in &loaded.problems {
+            screen.line(&problem.to_string())?;
+        }
+        if ok {
+            screen
+                .line(&format!("no problems in {}", vance_shared::show::plain(&home.brain().display().to_string())))?;
+        }
+    }
+    Ok(if ok { EXIT_OK } else { EXIT_USAGE })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn run(home: &Home, json: bool) -> (u8, String, String) {
+        let (mut out, mut remarks) = (Vec::new(), Vec::new());
+        let mut screen = Screen { out: &mut out, remarks: &mut remarks, json };
+        let exit = check(home, &mut screen).unwrap();
+        (exit, String::from_utf8(out).unwrap(), String::from_utf8(remarks).unwrap())
+    }
+
+    #[test]
+    fn an_empty_home_has_no_problems_and_mistakes_of_several_files_come_all_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::resolve(Some(dir.path()), |_| None).unwrap();
+        let (exit, out, _) = run(&home, false);
+        assert!(exit == 0 && out.starts_with("no problems in "), "{out}");
+        home.prepare().unwrap();
+        std::fs::write(home.config(), "listen: 127.0.0.1:1\nlisten_on: x\n").unwrap();
+        std::fs::write(home.registry(), "tools:\n- name: a b\n  location: moon\n").unwrap();
+        let (exit, out, _) = run(&home, false);
+        assert_eq!(exit, 2, "{out}");
+        assert!(out.contains("brain.yaml:2: ") && out.contains("tools.yaml:"), "{out}");
+        let (exit, out, remarks) = run(&home, true);
+        let body: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert!(exit == 2 && remarks.is_empty() && body["ok"] == false, "{out}");
+        assert!(body["problems"].as_array().unwrap().iter().any(|p| p["line"] == 2), "{out}");
+    }
+}

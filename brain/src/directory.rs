@@ -1,0 +1,323 @@
+//! Sessions by id: who owns each, its actor, and the view that everybody reads. Shared maps, because every request and every
+//! task looks here; what a session decides stays with its actor.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use dashmap::DashMap;
+use serde::{Deserialize, Serialize};
+use vance_brain_core::registry::{ClientView, SessionView};
+use vance_brain_core::session::Tools;
+use vance_brain_core::spec::Mode;
+use vance_shared::call::Fault;
+use vance_shared::ids::{CallId, ClientId, SessionId};
+use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
+use vance_shared::tool::ToolSpec;
+use vance_shared::wire::WireTool;
+use vance_supervise::{ActorRef, ChildSpec, SupervisorRef};
+
+use crate::actors::session::{MAILBOX, SessionActor, ToSession};
+use crate::hub::{Brain, now_ms};
+use crate::rows::{KNOWN_TOOLS, SESSION};
+use crate::store::{Batch, Row, StoreError};
+
+/// Definitions that are kept of one owner's clients.
+const MAX_KNOWN: usize = 10_000;
+
+/// Tools that a session's owner ever had: for tasks that need one while nobody offers it.
+type Known = Arc<BTreeMap<ToolName, Arc<ToolSpec>>>;
+
+/// A session for those who talk to it.
+#[derive(Debug)]
+pub struct SessionHandle {
+    /// Identity.
+    pub session_id: SessionId,
+    /// The principal that made it.
+    pub owner: String,
+    /// Is a client expected?
+    pub mode: Mode,
+    /// Milliseconds since 1970.
+    pub created_at: i64,
+    /// Its actor.
+    pub actor: ActorRef<SessionActor>,
+    view: ArcSwap<Published>,
+    revision: AtomicU64,
+    starts: AtomicU32,
+}
+
+/// A session's clients at one moment.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// Rises with each change.
+    pub revision: u64,
+    /// The view.
+    pub view: SessionView,
+}
+
+impl SessionHandle {
+    /// The view now.
+    pub fn published(&self) -> Arc<Published> {
+        self.view.load_full()
+    }
+
+    /// Puts a new view in place; only the session's actor does. Gives its revision.
+    pub fn publish(&self, clients: Vec<ClientView>) -> u64 {
+        let revision = self.revision.fetch_add(1, Ordering::Relaxed) + 1;
+        let known = self.view.load().view.known.clone();
+        self.view.store(Arc::new(Published { revision, view: SessionView { clients, known } }));
+        revision
+    }
+
+    /// How often the actor was started before this start.
+    pub fn starts(&self) -> u32 {
+        self.starts.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn set_known(&self, known: Known) {
+        self.view.rcu(|old| {
+            let view = SessionView { clients: old.view.clients.clone(), known: known.clone() };
+            Arc::new(Published { revision: old.revision, view })
+        });
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SessionRow {
+    mode: Mode,
+    created_at: i64,
+    #[serde(default)]
+    default: bool,
+}
+
+/// All sessions of this Brain.
+pub struct Directory {
+    sessions: DashMap<SessionId, Arc<SessionHandle>>,
+    clients: DashMap<ClientId, SessionId>,
+    known: DashMap<String, Known>,
+    supervisor: SupervisorRef,
+    /// One at a time makes or loads a session: two must not start two actors for one id.
+    opening: tokio::sync::Mutex<()>,
+}
+
+/// What to do with an id that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Make the session, for the caller.
+    Create(Mode),
+    /// Say so.
+    Fault,
+}
+
+fn not_found(session_id: &SessionId) -> Fault {
+    Fault::new("session_not_found", format!("there is no session {session_id}"))
+}
+
+fn store_fault(error: &StoreError) -> Fault {
+    Fault::new("store_unavailable", format!("the store did not answer: {error}; try again"))
+}
+
+impl Directory {
+    /// An empty directory whose sessions live below `supervisor`.
+    pub fn new(supervisor: SupervisorRef) -> Self {
+        Self {
+            sessions: DashMap::new(),
+            clients: DashMap::new(),
+            known: DashMap::new(),
+            supervisor,
+            opening: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The id of a principal's default session.
+    pub fn default_id(owner: &str) -> Result<SessionId, Fault> {
+        SessionId::parse(&format!("default.{owner}")).map_err(|e| Fault::new("bad_session", e.to_string()))
+    }
+
+    /// A session by id, whoever owns it.
+    pub async fn get(&self, brain: &Brain, session_id: &SessionId) -> Result<Arc<SessionHandle>, Fault> {
+        if let Some(found) = self.sessions.get(session_id) {
+            return Ok(found.clone());
+        }
+        let _one = self.opening.lock().await;
+        self.load(brain, session_id).await?.ok_or_else(|| not_found(session_id))
+    }
+
+    /// A session for a caller: another owner's is refused (code `forbidden`).
+    pub async fn open(
+        &self,
+        brain: &Brain,
+        owner: &str,
+        session_id: &SessionId,
+        missing: Missing,
+    ) -> Result<Arc<SessionHandle>, Fault> {
+        let found = match self.sessions.get(session_id).map(|s| s.clone()) {
+            Some(found) => Some(found),
+            None => {
+                let _one = self.opening.lock().await;
+                match (self.load(brain, session_id).await?, missing) {
+                    (Some(found), _) => Some(found),
+                    (None, Missing::Create(mode)) => Some(self.create(brain, owner, session_id, mode).await?),
+                    (None, Missing::Fault) => None,
+                }
+            }
+        };
+        match found {
+            Some(session) if session.owner == owner => Ok(session),
+            Some(_) => Err(Fault::new("forbidden", format!("session {session_id} belongs to somebody else"))),
+            None => Err(not_found(session_id)),
+        }
+    }
+
+    /// Sessions that are loaded.
+    pub fn loaded(&self) -> Vec<Arc<SessionHandle>> {
+        self.sessions.iter().map(|s| s.clone()).collect()
+    }
+
+    /// The session to which a client is attached.
+    pub fn session_of(&self, client_id: &ClientId) -> Option<SessionId> {
+        self.clients.get(client_id).map(|s| s.clone())
+    }
+
+    /// Notes where a client is now, and takes it out of the session in which it was.
+    pub fn attach(&self, client_id: &ClientId, session_id: &SessionId) {
+        let before = self.clients.insert(client_id.clone(), session_id.clone());
+        let elsewhere = before.filter(|b| b != session_id).and_then(|b| self.sessions.get(&b).map(|s| s.clone()));
+        if let Some(session) = elsewhere
+            && session.actor.tell(ToSession::Evict { client_id: client_id.clone() }).is_err()
+        {
+            tracing::warn!(%client_id, "its former session did not take the eviction");
+        }
+    }
+
+    /// A result is stored: the client, wherever it is, may forget it. If it is away, its next hello brings the call again.
+    pub fn acknowledge(&self, client_id: &ClientId, call_id: CallId) {
+        let session = self.session_of(client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()));
+        if let Some(session) = session {
+            session.actor.tell(ToSession::Ack { client_id: client_id.clone(), call_id }).ok();
+        }
+    }
+
+    /// Remembers definitions that a client of the session's owner reports. The store follows when it can: a lost note costs a
+    /// better error message, not a task.
+    pub fn learn(&self, brain: &Brain, session: &SessionHandle, tools: &Tools) {
+        let owner = session.owner.clone();
+        let mut known: BTreeMap<ToolName, Arc<ToolSpec>> =
+            self.known.get(&owner).map(|k| (**k).clone()).unwrap_or_default();
+        let before = known.len();
+        let mut changed = false;
+        for (name, spec) in tools.iter() {
+            if known.get(name) != Some(spec) && (known.contains_key(name) || before < MAX_KNOWN) {
+                known.insert(name.clone(), spec.clone());
+                changed = true;
+            }
+        }
+        if !changed {
+            return;
+        }
+        let wire: Vec<WireTool> = known.values().map(|spec| WireTool::from(&**spec)).collect();
+        let known: Known = Arc::new(known);
+        self.known.insert(owner.clone(), known.clone());
+        for other in self.sessions.iter().filter(|s| s.owner == owner) {
+            other.set_known(known.clone());
+        }
+        let Ok(data) = Raw::of(&wire) else { return };
+        let brain = brain.clone();
+        tokio::spawn(async move {
+            let row = Row {
+                kind: KNOWN_TOOLS.into(),
+                key: owner.clone(),
+                parent: None,
+                owner: Some(owner),
+                state: None,
+                data,
+            };
+            if let Err(error) = brain.store.commit(Batch { rows: vec![row], at_ms: now_ms(), ..Batch::default() }).await
+            {
+                tracing::warn!(%error, "cannot remember a client's tools");
+            }
+        });
+    }
+
+    async fn load(&self, brain: &Brain, session_id: &SessionId) -> Result<Option<Arc<SessionHandle>>, Fault> {
+        if let Some(found) = self.sessions.get(session_id) {
+            return Ok(Some(found.clone()));
+        }
+        let row = brain.store.row(SESSION, session_id.as_str()).await.map_err(|e| store_fault(&e))?;
+        let Some(row) = row else { return Ok(None) };
+        let owner = row.owner.unwrap_or_default();
+        let row: SessionRow = row
+            .data
+            .to()
+            .map_err(|e| Fault::new("store_corrupt", format!("session {session_id} cannot be read: {e}")))?;
+        self.start(brain, session_id, owner, row).await.map(Some)
+    }
+
+    async fn create(
+        &self,
+        brain: &Brain,
+        owner: &str,
+        session_id: &SessionId,
+        mode: Mode,
+    ) -> Result<Arc<SessionHandle>, Fault> {
+        let row = SessionRow { mode, created_at: now_ms(), default: false };
+        let stored = Row {
+            kind: SESSION.into(),
+            key: session_id.to_string(),
+            parent: None,
+            owner: Some(owner.to_owned()),
+            state: None,
+            data: Raw::of(&row).unwrap_or_else(|_| Raw::null()),
+        };
+        brain.store.create_row(stored).await.map_err(|e| store_fault(&e))?;
+        self.start(brain, session_id, owner.to_owned(), row).await
+    }
+
+    async fn start(
+        &self,
+        brain: &Brain,
+        session_id: &SessionId,
+        owner: String,
+        row: SessionRow,
+    ) -> Result<Arc<SessionHandle>, Fault> {
+        let known = self.known_of(brain, &owner).await;
+        let handle = Arc::new(SessionHandle {
+            session_id: session_id.clone(),
+            owner,
+            mode: row.mode,
+            created_at: row.created_at,
+            actor: ActorRef::new(format!("session:{session_id}")),
+            view: ArcSwap::from_pointee(Published { revision: 0, view: SessionView { clients: Vec::new(), known } }),
+            revision: AtomicU64::new(0),
+            starts: AtomicU32::new(0),
+        });
+        let (hub, own) = (brain.clone(), handle.clone());
+        let child = ChildSpec::actor(handle.actor.clone(), move |_| SessionActor::new(hub.clone(), own.clone()));
+        let child = child.mailbox(MAILBOX);
+        self.supervisor
+            .start_child(child)
+            .await
+            .map_err(|e| Fault::new("unavailable", format!("cannot start session {session_id}: {e}")))?;
+        self.sessions.insert(session_id.clone(), handle.clone());
+        Ok(handle)
+    }
+
+    async fn known_of(&self, brain: &Brain, owner: &str) -> Known {
+        if let Some(known) = self.known.get(owner) {
+            return known.clone();
+        }
+        let row = brain.store.row(KNOWN_TOOLS, owner).await.ok().flatten();
+        let tools: Vec<WireTool> = row.and_then(|r| r.data.to().ok()).unwrap_or_default();
+        let registry = brain.registry.load();
+        let known: BTreeMap<ToolName, Arc<ToolSpec>> = tools
+            .into_iter()
+            .filter_map(|tool| vance_brain_core::session::take_tool(&registry, tool).ok())
+            .map(|spec| (spec.name.clone(), Arc::new(spec)))
+            .collect();
+        let known: Known = Arc::new(known);
+        self.known.insert(owner.to_owned(), known.clone());
+        known
+    }
+}

@@ -1,0 +1,155 @@
+//! Connections: accepted, bounded, and ended in order.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::App;
+use super::gate::Gate;
+
+/// Connections at once: ten thousand Feet that come back, and room beside them. A socket leaves this count when it is upgraded.
+const MAX_CONNECTIONS: usize = 10_240;
+/// All headers of a request together.
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+/// Read buffer of a connection: the headers fit.
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
+/// How long the headers of a request may take, also how long an idle connection is kept.
+const HEADER_WAIT: Duration = Duration::from_secs(30);
+/// How long requests may go on after the shutdown: as long as the Brain lets server calls finish, and a little.
+const GRACE: Duration = Duration::from_secs(12);
+/// After the system refused a connection (too many open files): time for others to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The answer to a connection that is one too many.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 81\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"busy\",\"message\":\"too many connections; try again in a moment\"}}";
+
+/// Accepts until `shutdown`; returns when all connections and sockets have ended.
+pub(super) async fn serve(listener: TcpListener, gate: Arc<Gate>, app: &App) {
+    let (shutdown, cut, sockets) = (&app.shutdown, &app.cut, &app.sockets);
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = TaskTracker::new();
+    let mut quiet = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                quiet = false;
+                match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        let ends = Ends { drain: shutdown.clone(), cut: cut.clone() };
+                        connections.spawn(connection(stream, gate.clone(), place, ends));
+                    }
+                    // The peer may be gone; a busy Brain does not wait for it.
+                    Err(_) => drop(stream.try_write(BUSY)),
+                }
+            }
+            Err(error) if is_the_peers(&error) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut quiet, true) {
+                    tracing::warn!(%error, "cannot accept connections; trying again");
+                }
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    // New connections are refused from here on.
+    drop(listener);
+    connections.close();
+    sockets.close();
+    if timeout(GRACE, all_ended(&connections, sockets)).await.is_err() {
+        let left = connections.len() + sockets.len();
+        tracing::warn!(left, "connections did not end in time, they are cut");
+        cut.cancel();
+        all_ended(&connections, sockets).await;
+    }
+}
+
+async fn all_ended(connections: &TaskTracker, sockets: &TaskTracker) {
+    // In this order: a connection may still become a socket.
+    connections.wait().await;
+    sockets.wait().await;
+}
+
+/// When a connection ends.
+struct Ends {
+    /// After its request.
+    drain: CancellationToken,
+    /// At once.
+    cut: CancellationToken,
+}
+
+/// A connection that was gone before it was accepted.
+fn is_the_peers(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+async fn connection(stream: TcpStream, gate: Arc<Gate>, place: OwnedSemaphorePermit, ends: Ends) {
+    // Without it an answer may wait 40 ms for the peer's acknowledgement. It fails when the peer is gone.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let used = Arc::new(AtomicBool::new(false));
+    let begun = used.clone();
+    let service = service_fn(move |request| {
+        begun.store(true, Ordering::Relaxed);
+        let gate = gate.clone();
+        async move { Ok::<_, Infallible>(gate.handle(request).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_WAIT)
+        .max_header_size(MAX_HEADER_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut serving = std::pin::pin!(serving);
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::trace!(%error, "a connection ended");
+                }
+                break;
+            }
+            () = ends.drain.cancelled(), if !draining => {
+                // hyper would wait for the first request of a connection that never had one.
+                if !used.load(Ordering::Relaxed) {
+                    break;
+                }
+                draining = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = ends.cut.cancelled() => break,
+        }
+    }
+    drop(place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_one_too_many_is_whole() {
+        let text = String::from_utf8_lossy(BUSY);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head} {}", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    }
+}

@@ -1,0 +1,219 @@
+//! `GET /api/v1/events`: what happens to the caller's tasks, as server-sent events, resumable at any place.
+//!
+//! A stream reads the store up to the present, then listens; who falls behind reads the store again. So memory is one page,
+//! and no event is missed or sent twice.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio_util::sync::CancellationToken;
+
+use super::App;
+use super::answer::Answer;
+use super::gate::{ApiCaller, header};
+use super::query::{Params, bad};
+use crate::api::ApiError;
+use crate::rows::time;
+use crate::store::{Store, StoredEvent};
+
+/// Events read from the store at once.
+const PAGE: usize = 256;
+/// Between two comments on a quiet stream: below the patience of proxies and of our own reader.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// When a reader that was cut off shall come back.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Starts a stream.
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    ApiCaller(who): ApiCaller,
+    params: Params,
+    headers: HeaderMap,
+) -> Answer {
+    let [after, tree, session] = params.take(["after", "tree", "session"])?;
+    // A browser that comes back sends both; the header is what it saw last.
+    let resumed = header(&headers, "last-event-id")?.map(str::to_owned).or(after);
+    let place = app.event_streams.clone().try_acquire_owned();
+    let place = place.map_err(|_| ApiError::new(429, "busy", "too many event streams are open; close one"))?;
+    let store = app.brain.store.clone();
+    let live = store.subscribe();
+    let newest = store.last_seq();
+    let (seen, behind) = match resumed {
+        None => (newest, false),
+        Some(text) => (start(&text, newest)?, true),
+    };
+    let filter = Filter { owner: who.name.to_string(), tree, session };
+    let follow = Follow {
+        store,
+        live,
+        filter,
+        seen,
+        behind,
+        page: VecDeque::new(),
+        opened: false,
+        shutdown: app.shutdown.clone(),
+        _place: place,
+    };
+    Ok(respond(follow))
+}
+
+fn start(text: &str, newest: u64) -> Answer<u64> {
+    let seq: u64 = text
+        .parse()
+        .map_err(|_| bad("`Last-Event-ID` and `after` are the id of an event: a whole number".to_owned()))?;
+    if seq > newest {
+        let text =
+            format!("there is no event {seq}, the newest is {newest}: read the tasks anew, then follow without an id");
+        return Err(ApiError::new(410, "events_gone", text));
+    }
+    Ok(seq)
+}
+
+fn respond(follow: Follow) -> Response {
+    let events = stream::unfold(follow, |mut follow| async move {
+        let event = follow.next().await?;
+        Some((Ok::<_, Infallible>(event), follow))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// What of an event is looked at. The event's own content stays in the store.
+#[derive(Deserialize)]
+struct Stored {
+    owner: String,
+    task_id: String,
+    id: String,
+    tree_id: String,
+    session_id: String,
+    state: String,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// What of an event is told.
+#[derive(Serialize)]
+struct Told<'a> {
+    seq: u64,
+    kind: &'a str,
+    at: String,
+    task_id: &'a str,
+    id: &'a str,
+    tree_id: &'a str,
+    session_id: &'a str,
+    state: &'a str,
+    reason: Option<&'a str>,
+}
+
+/// Whose events.
+struct Filter {
+    owner: String,
+    tree: Option<String>,
+    session: Option<String>,
+}
+
+impl Filter {
+    /// The event as it is told, if it is for this stream.
+    fn tell(&self, event: &StoredEvent) -> Option<Event> {
+        // Events of other things than tasks have other shapes.
+        let stored = event.data.to::<Stored>().ok()?;
+        let only = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        if stored.owner != self.owner || !only(&self.tree, &stored.tree_id) || !only(&self.session, &stored.session_id)
+        {
+            return None;
+        }
+        let told = Told {
+            seq: event.seq,
+            kind: &event.kind,
+            at: time(event.at_ms),
+            task_id: &stored.task_id,
+            id: &stored.id,
+            tree_id: &stored.tree_id,
+            session_id: &stored.session_id,
+            state: &stored.state,
+            reason: stored.reason.as_deref(),
+        };
+        // JSON has no line breaks outside strings, and escapes those inside.
+        let data = serde_json::to_string(&told).ok()?;
+        Some(Event::default().id(event.seq.to_string()).event(&event.kind).data(data))
+    }
+}
+
+/// One stream.
+struct Follow {
+    store: Store,
+    live: broadcast::Receiver<Arc<StoredEvent>>,
+    filter: Filter,
+    /// Place of the last event that was looked at.
+    seen: u64,
+    /// There may be more in the store before what is heard live.
+    behind: bool,
+    page: VecDeque<StoredEvent>,
+    opened: bool,
+    shutdown: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Follow {
+    /// The next event for this stream; `None` ends it, and the reader comes back with the last id.
+    async fn next(&mut self) -> Option<Event> {
+        if !std::mem::replace(&mut self.opened, true) {
+            // Gives the place at once: a reader that is cut off before the first event misses nothing either.
+            let opening = Event::default().comment("events follow").retry(RETRY).id(self.seen.to_string());
+            return Some(opening);
+        }
+        let shutdown = self.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => None,
+            event = self.advance() => event,
+        }
+    }
+
+    async fn advance(&mut self) -> Option<Event> {
+        loop {
+            while let Some(event) = self.page.pop_front() {
+                if let Some(told) = self.look(&event) {
+                    return Some(told);
+                }
+            }
+            if self.behind {
+                match self.store.after(self.seen, PAGE).await {
+                    Ok(events) if events.is_empty() => self.behind = false,
+                    Ok(events) => self.page = events.into(),
+                    Err(error) => {
+                        tracing::warn!(%error, "an event stream ends: the store cannot be read");
+                        return None;
+                    }
+                }
+                continue;
+            }
+            match self.live.recv().await {
+                Ok(event) => {
+                    if let Some(told) = self.look(&event) {
+                        return Some(told);
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn look(&mut self, event: &StoredEvent) -> Option<Event> {
+        // Heard live what was read before.
+        if event.seq <= self.seen {
+            return None;
+        }
+        self.seen = event.seq;
+        self.filter.tell(event)
+    }
+}

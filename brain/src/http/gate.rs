@@ -1,0 +1,182 @@
+//! What stands before every route: where the request comes from, and whose it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse as _, Response};
+use http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+use http::request::Parts;
+use http::{Request, Uri};
+use hyper::body::Incoming;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+use tracing::Instrument as _;
+use vance_observability::names::{HTTP_METHOD, HTTP_PATH, HTTP_STATUS, SPAN_HTTP_REQUEST};
+use vance_shared::show::plain;
+
+use super::answer::Answer;
+use super::routes::OPEN;
+use crate::api::ApiError;
+use crate::guardrails::{Guardrails, Refused};
+use crate::tokens::{Principal, Principals, Scope};
+
+/// How long a request without a valid token waits for its answer: guessing is slow, a person does not notice.
+const REFUSAL_WAIT: Duration = Duration::from_millis(50);
+/// Such requests at once, so 1,280 a second; one more is told to come later. Valid tokens never wait here.
+const MAX_REFUSALS: usize = 64;
+/// Scopes of the API.
+const API: &[Scope] = &[Scope::Api];
+/// Scopes of the wire.
+const FOOT: &[Scope] = &[Scope::Foot];
+/// Scopes of `/metrics`.
+const WATCH: &[Scope] = &[Scope::Admin, Scope::Api];
+/// Of a foreign path in a log line.
+const MAX_PATH_CHARS: usize = 200;
+
+/// The gate with what lies behind it.
+pub(super) struct Gate {
+    guardrails: Guardrails,
+    principals: Arc<Principals>,
+    refusals: Semaphore,
+    router: TowerToHyperService<Router>,
+}
+
+impl Gate {
+    pub(super) fn new(guardrails: Guardrails, principals: Arc<Principals>, router: Router) -> Self {
+        let router = TowerToHyperService::new(router);
+        Self { guardrails, principals, refusals: Semaphore::new(MAX_REFUSALS), router }
+    }
+
+    /// Answers a request, whatever it is.
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response {
+        let begun = Instant::now();
+        let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
+        let span = tracing::info_span!(
+            SPAN_HTTP_REQUEST,
+            { HTTP_METHOD } = %plain(request.method().as_str()),
+            { HTTP_PATH } = %plain(&path),
+            { HTTP_STATUS } = tracing::field::Empty,
+        );
+        let response = self.admit(request).instrument(span.clone()).await;
+        let status = response.status().as_u16();
+        span.record(HTTP_STATUS, status);
+        span.in_scope(|| {
+            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            // A Brain that cannot take work is news; what callers do wrong is theirs.
+            if status >= 500 { tracing::warn!(ms, status, "answered") } else { tracing::debug!(ms, status, "answered") }
+        });
+        response
+    }
+
+    async fn admit(&self, mut request: Request<Incoming>) -> Response {
+        if let Err(refused) = self.check_place(request.headers(), request.uri()) {
+            return refused.into_response();
+        }
+        let caller = self.caller(request.headers());
+        if caller.is_none() && !OPEN.contains(&request.uri().path()) {
+            return self.refuse().await.into_response();
+        }
+        if let Some(caller) = caller {
+            request.extensions_mut().insert(caller);
+        }
+        match self.router.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn check_place(&self, headers: &HeaderMap, uri: &Uri) -> Answer<()> {
+        let host = single(headers, &HOST)?;
+        let origin = single(headers, &ORIGIN)?;
+        let checked = self.guardrails.check(host, origin).and_then(|()| match uri.authority() {
+            // A request that names the host in its first line as well.
+            Some(authority) => self.guardrails.check(Some(authority.as_str()), None),
+            None => Ok(()),
+        });
+        checked.map_err(|refused| {
+            let code = match refused {
+                Refused::Host(_) => "host_not_allowed",
+                Refused::Origin(_) => "origin_not_allowed",
+            };
+            ApiError::new(403, code, refused.to_string())
+        })
+    }
+
+    fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
+        let header = single(headers, &AUTHORIZATION).ok().flatten();
+        self.principals.authenticate_header(header)
+    }
+
+    async fn refuse(&self) -> ApiError {
+        let Ok(_place) = self.refusals.try_acquire() else {
+            return ApiError::new(429, "busy", "too many requests without a valid token; try again later");
+        };
+        sleep(REFUSAL_WAIT).await;
+        let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; this Brain's own is in <home>/brain/local.token";
+        ApiError::new(401, "unauthorized", text)
+    }
+}
+
+/// A header that may stand once. Twice, or unreadable, is a trick: two readers could see two values.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answer<Option<&'a str>> {
+    let mut values = headers.get_all(name).iter();
+    let bad = || ApiError::new(400, "bad_header", format!("the header `{name}` must stand once, in printable ASCII"));
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(bad());
+    }
+    first.to_str().map(Some).map_err(|_| bad())
+}
+
+/// A header that a handler wants, in printable ASCII, standing once.
+pub(super) fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Answer<Option<&'a str>> {
+    single(headers, &HeaderName::from_static(name))
+}
+
+fn caller(parts: &Parts, wanted: &[Scope]) -> Answer<Principal> {
+    let found = parts.extensions.get::<Principal>();
+    // The gate lets nobody through without one, so this is the answer of a route that was forgotten in it.
+    let principal = found.ok_or_else(|| ApiError::new(401, "unauthorized", "a valid token is needed"))?;
+    if wanted.iter().any(|scope| principal.may(*scope)) {
+        return Ok(principal.clone());
+    }
+    let words = |scopes: &[Scope]| scopes.iter().map(|s| s.word()).collect::<Vec<_>>().join(" or ");
+    let text = format!(
+        "this token may not do that: it takes one with the scope {}, and this one has {}",
+        words(wanted),
+        principal.scopes.iter().map(|s| s.word()).collect::<Vec<_>>().join(", "),
+    );
+    Err(ApiError::new(403, "forbidden", text))
+}
+
+/// A caller of the API.
+pub(super) struct ApiCaller(pub(super) Principal);
+/// A caller who attaches as a client.
+pub(super) struct FootCaller(pub(super) Principal);
+/// A caller who watches.
+pub(super) struct Watcher;
+
+impl<S: Sync> FromRequestParts<S> for ApiCaller {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        caller(parts, API).map(Self)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for FootCaller {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        caller(parts, FOOT).map(Self)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Watcher {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        caller(parts, WATCH).map(|_| Self)
+    }
+}

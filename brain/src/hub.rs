@@ -1,0 +1,53 @@
+//! What all parts of a running Brain share: handles only, each cheap to clone; who owns the state behind one is said there.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use vance_brain_core::config::BrainConfig;
+use vance_brain_core::registry::Registry;
+use vance_supervise::{ActorRef, SupervisorRef};
+
+use crate::actors::registry::RegistryActor;
+use crate::actors::scheduler::Scheduler;
+use crate::directory::Directory;
+use crate::executor::Executor;
+use crate::store::Store;
+
+/// A running Brain's handles.
+pub struct Hub {
+    /// The event store; its writer is owned by the store gate.
+    pub store: Store,
+    /// The tool table: the registry actor writes snapshots, everybody reads them without waiting.
+    pub registry: ArcSwap<Registry>,
+    /// Changes of the tool table go here.
+    pub registry_actor: ActorRef<RegistryActor>,
+    /// Decides which task runs.
+    pub scheduler: ActorRef<Scheduler>,
+    /// Task actors live below it.
+    pub tasks: SupervisorRef,
+    /// Sessions by id.
+    pub directory: Directory,
+    /// Runs server tools.
+    pub executor: Executor,
+    /// `brain.yaml`.
+    pub config: BrainConfig,
+    /// When it started: zero of [`Hub::ticks`].
+    pub started: Instant,
+}
+
+/// Shared by everything.
+pub type Brain = Arc<Hub>;
+
+impl Hub {
+    /// Milliseconds since the start, on a clock that does not go back.
+    pub fn ticks(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Milliseconds since 1970: for what is stored and shown.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

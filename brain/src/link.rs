@@ -1,0 +1,384 @@
+//! One client's socket: hello, then frames in and out until the line is gone. Reading and writing are two tasks, so that a
+//! client that does not read cannot keep us from hearing it. Decisions are the session's.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_util::sync::CancellationToken;
+use vance_brain_core::session::ClientInfo;
+use vance_brain_core::spec::Mode;
+use vance_shared::call::Fault;
+use vance_shared::ids::{ClientId, SessionId};
+use vance_shared::json::Raw;
+use vance_shared::limits::{
+    FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, OUTBOX_FRAMES,
+    SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES,
+};
+use vance_shared::show;
+use vance_shared::wire::{
+    self, Assembly, CLOSE_BAD_FRAME, CLOSE_DRAINING, CLOSE_FORBIDDEN, CLOSE_HELLO_TIMEOUT, CLOSE_PROTOCOL,
+    CLOSE_SUPERSEDED, ClientConnected, Decoded, ErrorFrame, Ping, ToBrain, ToFoot, decode_to_brain, encode,
+};
+use vance_supervise::ActorRef;
+
+use crate::actors::scheduler::HeldOn;
+use crate::actors::session::{Attach, Outbox, SessionActor, ToSession};
+use crate::directory::{Directory, Missing};
+use crate::hub::{Brain, now_ms};
+use crate::rows::CLIENT;
+use crate::store::{Batch, Row};
+use crate::tokens::Principal;
+
+/// Cancels and acknowledgements that wait for a socket: as many as calls can be in flight, several times over.
+const URGENT_FRAMES: usize = 4_096;
+
+/// How long a write may take: a peer that takes nothing for so long is gone.
+const WRITE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the peer may take to answer a close.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Bad frames of one connection until it is closed: a peer that sends nothing else is broken.
+const MAX_BAD_FRAMES: u32 = 64;
+
+/// What a name or folder in a hello is cut to.
+const MAX_SHOWN: usize = 200;
+
+type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
+type Reader<S> = SplitStream<WebSocketStream<S>>;
+
+/// Serves a socket after its upgrade, to its end.
+pub async fn serve_socket<S>(brain: Brain, principal: Principal, io: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let config = WebSocketConfig::default()
+        .read_buffer_size(SOCKET_BUFFER_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(SOCKET_WRITE_BYTES)
+        .max_message_size(Some(MESSAGE_BYTES))
+        .max_frame_size(Some(MESSAGE_BYTES));
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let (mut writer, mut reader) = socket.split();
+    let hello = match first_frame(&mut reader).await {
+        Ok(hello) => hello,
+        Err(refusal) => return refuse(&mut writer, refusal).await,
+    };
+    match admit(&brain, &principal, hello).await {
+        Ok(admitted) => connected(admitted, writer, reader).await,
+        Err(refusal) => refuse(&mut writer, refusal).await,
+    }
+}
+
+struct Refusal {
+    close: u16,
+    fault: Fault,
+}
+
+impl Refusal {
+    fn new(close: u16, code: &str, message: impl Into<String>) -> Self {
+        Self { close, fault: Fault::new(code, message) }
+    }
+}
+
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(writer: &mut Writer<S>, refusal: Refusal) {
+    tracing::info!(code = refusal.fault.code, reason = refusal.fault.message, "a client was not let in");
+    let error = ToFoot::Error(ErrorFrame::of(refusal.fault.clone(), None));
+    let close = close_frame(refusal.close, &refusal.fault.code);
+    let farewell = async {
+        writer.send(Message::text(encode(&error))).await?;
+        writer.send(Message::Close(Some(close))).await
+    };
+    // The peer may be gone; then there is nobody to tell.
+    timeout(CLOSE_WAIT, farewell).await.ok();
+}
+
+fn close_frame(code: u16, reason: &str) -> CloseFrame {
+    CloseFrame { code: CloseCode::from(code), reason: reason.to_owned().into() }
+}
+
+async fn first_frame<S: AsyncRead + AsyncWrite + Unpin>(reader: &mut Reader<S>) -> Result<ClientConnected, Refusal> {
+    let what = "expected one text frame of type client_connected first";
+    let bad = |message: String| Refusal::new(CLOSE_BAD_FRAME, "bad_hello", message);
+    let text = timeout(HELLO_WAIT, async {
+        loop {
+            match reader.next().await {
+                Some(Ok(Message::Text(text))) => return Ok(text),
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Ok(Message::Binary(_))) => return Err(bad(format!("a binary frame came; {what}"))),
+                Some(Ok(Message::Close(_))) | None => return Err(bad(format!("the connection ended; {what}"))),
+                Some(Err(error)) => return Err(bad(format!("{}; {what}", show::plain(&error.to_string())))),
+            }
+        }
+    })
+    .await
+    .map_err(|_| {
+        let message = format!("no client_connected within {} s", HELLO_WAIT.as_secs());
+        Refusal::new(CLOSE_HELLO_TIMEOUT, "hello_timeout", message)
+    })??;
+    if text.len() > HELLO_FRAME_BYTES {
+        let message = format!(
+            "client_connected has {} bytes, at most {HELLO_FRAME_BYTES} are taken; report further tools with tools_changed",
+            text.len()
+        );
+        return Err(bad(message));
+    }
+    match decode_to_brain(text.as_str()) {
+        Decoded::Frame(ToBrain::ClientConnected(hello)) => Ok(hello),
+        Decoded::Frame(_) => Err(bad(what.to_owned())),
+        Decoded::Unknown(error) | Decoded::Malformed(error) => Err(bad(format!("{}; {what}", error.message))),
+    }
+}
+
+struct Admitted {
+    client_id: ClientId,
+    epoch: u64,
+    session: ActorRef<SessionActor>,
+    outbox: Outbox,
+    frames: mpsc::Receiver<ToFoot>,
+    urgent: mpsc::Receiver<ToFoot>,
+}
+
+async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> Result<Admitted, Refusal> {
+    if !hello.protocol.is_empty() && !hello.protocol.contains(&wire::PROTOCOL) {
+        let message = format!(
+            "this Brain speaks protocol {}, the client {:?}: use releases that have one in common",
+            wire::PROTOCOL,
+            hello.protocol
+        );
+        return Err(Refusal::new(CLOSE_PROTOCOL, "no_common_protocol", message));
+    }
+    let of_fault = |fault: Fault| {
+        let close = if fault.code == "forbidden" { CLOSE_FORBIDDEN } else { CLOSE_DRAINING };
+        Refusal { close, fault }
+    };
+    let owner: &str = &principal.name;
+    let session_id = match (hello.session_id, hello.new_session) {
+        (_, true) => SessionId::generate(),
+        (Some(id), false) => id,
+        (None, false) => Directory::default_id(owner).map_err(of_fault)?,
+    };
+    let missing = Missing::Create(Mode::Interactive);
+    let session = brain.directory.open(brain, owner, &session_id, missing).await.map_err(of_fault)?;
+    let client_id = hello.client_id.unwrap_or_else(ClientId::generate);
+    let unavailable = |e: &dyn std::fmt::Display| {
+        Refusal::new(CLOSE_DRAINING, "unavailable", format!("the Brain cannot take a client now: {e}; reconnect"))
+    };
+    claim(brain, owner, &client_id).await?;
+    let epoch = brain.store.next_counter("epoch").await.map_err(|e| unavailable(&e))?;
+    brain.directory.attach(&client_id, &session_id);
+    let held = brain.scheduler.send(HeldOn(client_id.clone())).await.map_err(|e| unavailable(&e))?;
+    let (frames_in, frames) = mpsc::channel(OUTBOX_FRAMES);
+    let (urgent_in, urgent) = mpsc::channel(URGENT_FRAMES);
+    let outbox = Outbox {
+        frames: frames_in,
+        urgent: urgent_in,
+        close: CancellationToken::new(),
+        superseded: CancellationToken::new(),
+    };
+    let machine = short(hello.machine.as_deref().unwrap_or("unknown"));
+    let info = ClientInfo {
+        name: hello.name.as_deref().map_or_else(|| machine.clone(), short),
+        machine,
+        client_type: short(&hello.client_type),
+        working_dir: hello.working_dir.as_deref().map(short),
+    };
+    tracing::info!(%client_id, %session_id, epoch, name = info.name, "client connected");
+    let attach = Attach {
+        client_id: client_id.clone(),
+        epoch,
+        info,
+        tools: hello.available_tools,
+        loading: hello.loading.into_iter().collect::<BTreeSet<String>>(),
+        inflight: hello.inflight,
+        held,
+        outbox: outbox.clone(),
+    };
+    session.actor.send(attach).await.map_err(|e| unavailable(&e))?;
+    Ok(Admitted { client_id, epoch, session: session.actor.clone(), outbox, frames, urgent })
+}
+
+fn short(text: &str) -> String {
+    show::plain(&text.chars().take(MAX_SHOWN).collect::<String>())
+}
+
+/// A client's identity belongs to the principal that used it first.
+async fn claim(brain: &Brain, owner: &str, client_id: &ClientId) -> Result<(), Refusal> {
+    let row = Row {
+        kind: CLIENT.into(),
+        key: client_id.to_string(),
+        parent: None,
+        owner: Some(owner.to_owned()),
+        state: None,
+        data: Raw::empty_object(),
+    };
+    let unavailable = |e: crate::store::StoreError| {
+        Refusal::new(CLOSE_DRAINING, "store_unavailable", format!("the store did not answer: {e}; reconnect"))
+    };
+    let found = brain.store.row(CLIENT, client_id.as_str()).await.map_err(unavailable)?;
+    match found {
+        Some(row) if row.owner.as_deref() == Some(owner) => Ok(()),
+        Some(_) => Err(Refusal::new(CLOSE_FORBIDDEN, "forbidden", "this client id belongs to somebody else")),
+        None => {
+            let batch = Batch { insert: vec![row], at_ms: now_ms(), ..Batch::default() };
+            match brain.store.commit(batch).await {
+                // Somebody connected with it at the same moment; the next connection is checked again.
+                Ok(_) | Err(crate::store::StoreError::Exists { .. }) => Ok(()),
+                Err(error) => Err(unavailable(error)),
+            }
+        }
+    }
+}
+
+async fn connected<S>(admitted: Admitted, writer: Writer<S>, mut reader: Reader<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Admitted { client_id, epoch, session, outbox, frames, urgent } = admitted;
+    let ended = CancellationToken::new();
+    let out = tokio::spawn(write(writer, frames, urgent, outbox.clone(), ended.clone()));
+    let why = tokio::select! {
+        why = read(&mut reader, &session, &client_id, epoch, &outbox) => why,
+        () = ended.cancelled() => "the connection was closed by the Brain".to_owned(),
+    };
+    ended.cancel();
+    tracing::info!(%client_id, epoch, why, "client disconnected");
+    // However full the mailbox is: that the client is gone must arrive.
+    while let Err(refusal) = session.post(ToSession::Detach { client_id: client_id.clone(), epoch }).await {
+        if refusal == vance_supervise::Refusal::Stopped {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    if out.await.is_err() {
+        tracing::error!(%client_id, "the task that writes to a socket panicked");
+    }
+}
+
+async fn write<S>(
+    mut writer: Writer<S>,
+    mut frames: mpsc::Receiver<ToFoot>,
+    mut urgent: mpsc::Receiver<ToFoot>,
+    outbox: Outbox,
+    ended: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    heartbeat.tick().await;
+    let mut nonce = 0u64;
+    let close = loop {
+        let frame = tokio::select! {
+            biased;
+            () = outbox.superseded.cancelled() => break Some(close_frame(CLOSE_SUPERSEDED, "superseded")),
+            () = ended.cancelled() => break None,
+            Some(frame) = urgent.recv() => frame,
+            () = outbox.close.cancelled() => break Some(close_frame(CLOSE_DRAINING, "closing")),
+            _ = heartbeat.tick() => {
+                nonce += 1;
+                ToFoot::Ping(Ping { nonce })
+            }
+            Some(frame) = frames.recv() => frame,
+        };
+        match timeout(WRITE_WAIT, writer.send(Message::text(encode(&frame)))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => break None,
+        }
+    };
+    ended.cancel();
+    if close.is_some() {
+        timeout(CLOSE_WAIT, writer.send(Message::Close(close))).await.ok();
+    }
+    timeout(CLOSE_WAIT, writer.close()).await.ok();
+}
+
+/// Reads to the end of the line; gives the reason, for the log.
+async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+    reader: &mut Reader<S>,
+    session: &ActorRef<SessionActor>,
+    client_id: &ClientId,
+    epoch: u64,
+    outbox: &Outbox,
+) -> String {
+    let mut parts = Assembly::default();
+    let mut bad = 0u32;
+    let silence = HEARTBEAT * HEARTBEAT_MISSES;
+    loop {
+        let text = match timeout(silence, reader.next()).await {
+            Err(_) => return format!("nothing was heard for {} s", silence.as_secs()),
+            Ok(None) => return "the client closed the connection".to_owned(),
+            Ok(Some(Err(WsError::Capacity(error)))) => {
+                say(outbox, "frame_too_large", format!("{error}; at most {FRAME_BYTES} bytes a frame are taken"));
+                return "a frame was too large".to_owned();
+            }
+            Ok(Some(Err(error))) => return show::plain(&error.to_string()),
+            Ok(Some(Ok(Message::Text(text)))) => text,
+            Ok(Some(Ok(Message::Binary(_)))) => {
+                say(outbox, "binary_frame", "binary frames are not taken; send text frames".to_owned());
+                bad += 1;
+                if bad > MAX_BAD_FRAMES {
+                    return format!("more than {MAX_BAD_FRAMES} bad frames");
+                }
+                continue;
+            }
+            Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
+            Ok(Some(Ok(Message::Close(_)))) => return "the client closed the connection".to_owned(),
+        };
+        let decoded = if text.len() > FRAME_BYTES {
+            let message = format!(
+                "a frame of {} bytes was not taken; at most {FRAME_BYTES}, larger results travel in parts",
+                text.len()
+            );
+            Decoded::Malformed(ErrorFrame { code: "frame_too_large".to_owned(), message, id: None })
+        } else {
+            decode_to_brain(text.as_str())
+        };
+        let frame = match decoded {
+            Decoded::Frame(ToBrain::Ping(ping)) => {
+                answer(outbox, ToFoot::Pong(ping));
+                continue;
+            }
+            Decoded::Frame(ToBrain::Pong(_)) => continue,
+            Decoded::Frame(ToBrain::ResultPart(part)) => match parts.take(part) {
+                Ok(None) => continue,
+                Ok(Some(result)) => ToBrain::Result(result),
+                Err(error) => {
+                    say(outbox, "bad_part", error.to_string());
+                    continue;
+                }
+            },
+            Decoded::Frame(frame) => frame,
+            Decoded::Unknown(error) | Decoded::Malformed(error) => {
+                answer(outbox, ToFoot::Error(error));
+                bad += 1;
+                if bad > MAX_BAD_FRAMES {
+                    return format!("more than {MAX_BAD_FRAMES} bad frames");
+                }
+                continue;
+            }
+        };
+        let message = ToSession::Frame { client_id: client_id.clone(), epoch, frame };
+        // Waiting here is what slows a client down that sends faster than its session takes.
+        if let Err(refusal) = session.post(message).await {
+            return format!("its session is {refusal}");
+        }
+    }
+}
+
+fn say(outbox: &Outbox, code: &str, message: String) {
+    answer(outbox, ToFoot::Error(ErrorFrame { code: code.to_owned(), message, id: None }));
+}
+
+/// A client that does not read its answers is closed by the session; here they are dropped.
+fn answer(outbox: &Outbox, frame: ToFoot) {
+    outbox.urgent.try_send(frame).ok();
+}

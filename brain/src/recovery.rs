@@ -1,0 +1,59 @@
+//! After a restart: live trees as they stood. Reading twice is the same as once; nothing is run here.
+
+use std::collections::BTreeSet;
+
+use vance_brain_core::board::Entry;
+use vance_brain_core::task::State;
+use vance_shared::ids::TaskId;
+
+use crate::hub::Brain;
+use crate::rows::{TASK, TaskRow};
+use crate::store::{Filter, MAX_PAGE, Row, StoreError};
+
+/// The states in which a task still has something before it.
+const LIVE: [State; 4] = [State::Pending, State::Running, State::Blocked, State::Queued];
+
+/// All trees that have a live task.
+pub async fn live_trees(brain: Brain) -> Result<Vec<Vec<Entry>>, StoreError> {
+    let states = LIVE.iter().map(|s| s.word().to_owned()).collect();
+    let live = all_rows(&brain, Filter { states, ..Filter::default() }).await?;
+    let trees: BTreeSet<String> = live.into_iter().filter_map(|row| row.parent).collect();
+    let mut out = Vec::with_capacity(trees.len());
+    for tree in trees {
+        out.push(tree_entries(&brain, &tree).await?);
+    }
+    Ok(out)
+}
+
+/// All tasks of a tree.
+pub async fn tree_entries(brain: &Brain, tree_id: &str) -> Result<Vec<Entry>, StoreError> {
+    let rows = all_rows(brain, Filter { parent: Some(tree_id.to_owned()), ..Filter::default() }).await?;
+    let registry = brain.registry.load();
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| {
+            let task_id = TaskId::parse(&row.key).ok()?;
+            match row.data.to::<TaskRow>() {
+                Ok(task) => Some(task.entry(task_id, &registry)),
+                Err(error) => {
+                    tracing::error!(%task_id, %error, "a task's row cannot be read; it is left as it is");
+                    None
+                }
+            }
+        })
+        .collect())
+}
+
+/// Task rows, page by page.
+pub async fn all_rows(brain: &Brain, filter: Filter) -> Result<Vec<Row>, StoreError> {
+    let mut out: Vec<Row> = Vec::new();
+    loop {
+        let after_key = out.last().map(|row| row.key.clone()).or_else(|| filter.after_key.clone());
+        let page = brain.store.rows(TASK, Filter { after_key, limit: Some(MAX_PAGE), ..filter.clone() }).await?;
+        let full = page.len() == MAX_PAGE;
+        out.extend(page);
+        if !full {
+            return Ok(out);
+        }
+    }
+}

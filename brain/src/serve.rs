@@ -1,0 +1,328 @@
+//! A Brain from its home to its end.
+//!
+//! ```text
+//! root (rest_for_one)
+//! ├── store_gate          the store's writer
+//! ├── registry            the tool table
+//! ├── sessions            one actor a session
+//! ├── work (one_for_all)
+//! │   ├── tasks           one actor a live task
+//! │   └── scheduler       the board
+//! └── packs               one supervisor a server pack
+//! ```
+//!
+//! Past the root's restart budget the process ends with an error: whoever started it starts it anew, from the store.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use vance_brain_core::config::BrainConfig;
+use vance_brain_core::registry::{Registry, ServerSide};
+use vance_mcp_host::{HostEnv, HostEvent};
+use vance_shared::doc::Problem;
+use vance_shared::launch::TrustedLaunch;
+use vance_shared::pack::PackBody;
+use vance_supervise::{ActorRef, Backoff, ChildSpec, ExitReason, Intensity, Strategy, SupervisorRef, SupervisorSpec};
+
+use crate::actors::registry::{PackEvent, RegistryActor};
+use crate::actors::scheduler::{self, Scheduler};
+use crate::actors::session::DrainAll;
+use crate::actors::store_gate::{Close, StoreGate};
+use crate::builtin::{BuiltinConfig, Builtins};
+use crate::directory::Directory;
+use crate::executor::Executor;
+use crate::home::{self, Home, Loaded};
+use crate::http::{self, HttpSetup};
+use crate::hub::{Brain, Hub};
+use crate::metrics::Metrics;
+use crate::store::{OpenError, Store};
+use crate::tokens::{Principals, TokenError, local_token};
+
+/// Where a Brain listens unless it is told otherwise.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:9990";
+
+/// Sessions and tasks that are live at once; one more is refused.
+const MAX_CHILDREN: usize = 100_000;
+
+/// How long running calls may go on after SIGTERM.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How the store's first writer may take to come up.
+const STORE_WAIT: Duration = Duration::from_secs(30);
+
+/// What `serve` was told.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Where the files are.
+    pub home: Home,
+    /// `HOST:PORT`; before `brain.yaml`.
+    pub listen: Option<String>,
+    /// `sqlite:DIR`; before `brain.yaml`.
+    pub store: Option<String>,
+}
+
+/// Why a Brain does not serve, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Files with mistakes.
+    #[error("{} problem(s) in the Brain's files", .0.len())]
+    Problems(Vec<Problem>),
+    /// The home cannot be used.
+    #[error(transparent)]
+    Home(#[from] home::HomeError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The store's writer does not come up.
+    #[error("the store did not become ready within {} s; see the log", STORE_WAIT.as_secs())]
+    StoreNotReady,
+    /// The local token cannot be made or read.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// An address or setting that is not one.
+    #[error("{0}")]
+    Setting(String),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}; stop what uses it, or choose another with --listen")]
+    Listen {
+        /// Which.
+        addr: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something inside failed for good.
+    #[error("the Brain gave up: {0}")]
+    GaveUp(ExitReason),
+    /// The process cannot do what it must.
+    #[error("{what}: {source}")]
+    Process {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Serves until SIGTERM or SIGINT, then drains.
+pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
+    options.home.prepare()?;
+    let loaded = home::load(&options.home);
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let fatal = loaded.config.is_none() || loaded.registry.is_none();
+    if fatal {
+        return Err(ServeError::Problems(loaded.problems));
+    }
+    // A bad pack or engine does not keep the others from loading, and nobody overlooks it.
+    for problem in &loaded.problems {
+        tracing::error!("{problem}");
+    }
+    let config = loaded.config.clone().unwrap_or_default();
+    let addr = listen_addr(&options, &config)?;
+    check_store(&options, &config)?;
+    let (store, seat) = Store::open(&options.home.data())?;
+    let token = local_token(&options.home.token())?;
+    let metrics = Metrics::install().map_err(|e| ServeError::Setting(e.to_string()))?;
+    let listener = http::bind(addr).await.map_err(|source| ServeError::Listen { addr: addr.to_string(), source })?;
+    let bound =
+        listener.local_addr().map_err(|source| ServeError::Process { what: "cannot read the address", source })?;
+
+    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
+    let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
+    let root = SupervisorRef::start(tree(&brain, supervisors, seat));
+    tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
+    start_packs(&brain, &options.home, loaded, &root).await;
+
+    let shutdown = CancellationToken::new();
+    let keep = tokio::spawn(metrics.clone().keep());
+    let setup = HttpSetup {
+        brain: brain.clone(),
+        principals: Arc::new(Principals::local(&token)),
+        listen: bound,
+        allowed_hosts: config.allowed_hosts.clone(),
+        metrics,
+    };
+    let web = tokio::spawn(http::run(setup, listener, shutdown.clone()));
+    println_ready(bound)?;
+    tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");
+
+    let ended = tokio::select! {
+        signal = stop_signal() => {
+            tracing::info!(signal = signal?, "draining");
+            None
+        }
+        reason = root.ended() => Some(reason),
+    };
+    shutdown.cancel();
+    drain(&brain).await;
+    root.shutdown().await;
+    if web.await.is_err() {
+        tracing::error!("the HTTP server panicked");
+    }
+    keep.abort();
+    match ended {
+        None => Ok(()),
+        Some(reason) => Err(ServeError::GaveUp(reason)),
+    }
+}
+
+fn println_ready(bound: SocketAddr) -> Result<(), ServeError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "brain ready http://{bound}")
+        .and_then(|()| out.flush())
+        .map_err(|source| ServeError::Process { what: "cannot write to stdout", source })
+}
+
+async fn stop_signal() -> Result<&'static str, ServeError> {
+    let listen =
+        |kind| signal(kind).map_err(|source| ServeError::Process { what: "cannot listen for signals", source });
+    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = int.recv() => "SIGINT",
+    })
+}
+
+/// Clients are told to come back later; server calls may end within a time, then they are cancelled. Tasks go on after the next
+/// start, from the store.
+async fn drain(brain: &Brain) {
+    for session in brain.directory.loaded() {
+        session.actor.tell(DrainAll).ok();
+    }
+    let deadline = Instant::now() + DRAIN;
+    while brain.executor.running() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    brain.executor.cancel_all();
+}
+
+fn listen_addr(options: &ServeOptions, config: &BrainConfig) -> Result<SocketAddr, ServeError> {
+    let text = options.listen.as_deref().or(config.listen.as_deref()).unwrap_or(DEFAULT_LISTEN);
+    let text = text.replace("localhost:", "127.0.0.1:");
+    let addr: SocketAddr = text.parse().map_err(|_| {
+        ServeError::Setting(format!(
+            "listen: {} is not HOST:PORT with an IP address, such as {DEFAULT_LISTEN}",
+            vance_shared::show::quoted(&text, 80)
+        ))
+    })?;
+    if !addr.ip().is_loopback() && !config.allow_insecure {
+        return Err(ServeError::Setting(format!(
+            "listen: {addr} is reachable from other machines and this release has no TLS of its own; listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true` in brain.yaml"
+        )));
+    }
+    Ok(addr)
+}
+
+fn check_store(options: &ServeOptions, config: &BrainConfig) -> Result<(), ServeError> {
+    match options.store.as_deref().or(config.store.as_deref()) {
+        None | Some("sqlite" | "sqlite:") => Ok(()),
+        Some(other) => Err(ServeError::Setting(format!(
+            "store: {} is not supported by this release; leave it out (SQLite in <home>/brain/data)",
+            vance_shared::show::quoted(other, 80)
+        ))),
+    }
+}
+
+/// Supervisors whose children come and go.
+pub(crate) struct Supervisors {
+    tasks: SupervisorRef,
+    sessions: SupervisorRef,
+}
+
+pub(crate) fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loaded) -> (Brain, Supervisors) {
+    let server_tools: BTreeMap<_, _> =
+        builtins.specs().into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
+    let packs = loaded.packs.iter().filter(|p| p.enabled).map(|p| (p.name.to_string(), ServerSide::Starting)).collect();
+    let registry = Registry {
+        file: loaded.registry.clone().unwrap_or_default(),
+        server_tools,
+        packs,
+        engines: loaded.engines.clone(),
+        revision: 1,
+    };
+    let supervisors = Supervisors { tasks: SupervisorRef::new(), sessions: SupervisorRef::new() };
+    let brain = Arc::new(Hub {
+        store,
+        registry: ArcSwap::from_pointee(registry),
+        registry_actor: ActorRef::new("registry"),
+        scheduler: ActorRef::new("scheduler"),
+        tasks: supervisors.tasks.clone(),
+        directory: Directory::new(supervisors.sessions.clone()),
+        executor: Executor::new(builtins),
+        config,
+        started: Instant::now(),
+    });
+    (brain, supervisors)
+}
+
+pub(crate) fn tree(brain: &Brain, supervisors: Supervisors, seat: crate::store::WriterSeat) -> SupervisorSpec {
+    let gate = ActorRef::new("store_gate");
+    let store = ChildSpec::actor(gate.clone(), move |exit| StoreGate::new(seat.clone(), exit)).on_stop(&gate, || Close);
+    let hub = brain.clone();
+    let registry =
+        ChildSpec::actor(brain.registry_actor.clone(), move |_| RegistryActor::new(hub.clone())).mailbox(4_096);
+    let hub = brain.clone();
+    let scheduler = ChildSpec::actor(brain.scheduler.clone(), move |exit| Scheduler::new(hub.clone(), exit))
+        .mailbox(scheduler::MAILBOX);
+    let tasks = SupervisorSpec::new("tasks").max_children(MAX_CHILDREN).intensity(patient());
+    let work = SupervisorSpec::new("work")
+        .strategy(Strategy::OneForAll)
+        .child(ChildSpec::supervisor(tasks, supervisors.tasks))
+        .child(scheduler);
+    let sessions = SupervisorSpec::new("sessions").max_children(MAX_CHILDREN).intensity(patient());
+    SupervisorSpec::new("root")
+        .strategy(Strategy::OneForOne)
+        .child(store)
+        .child(registry)
+        .child(ChildSpec::supervisor(sessions, supervisors.sessions))
+        .child(ChildSpec::supervisor(work, SupervisorRef::new()))
+}
+
+/// One session or task that cannot stay up must not cost the others their supervisor: it is tried for long, ever more slowly.
+fn patient() -> Intensity {
+    Intensity { max_restarts: 1_000, within: Duration::from_secs(60) }
+}
+
+/// Starts all server packs at once. A pack that fails for good is tried again every half minute.
+async fn start_packs(brain: &Brain, home: &Home, loaded: Loaded, root: &SupervisorRef) {
+    let program = std::env::current_exe().unwrap_or_else(|_| "vance-brain".into());
+    let mut packs = SupervisorSpec::new("packs")
+        .intensity(Intensity { max_restarts: 1_000_000, within: Duration::from_secs(60) })
+        .backoff(Backoff { first: Duration::from_secs(30), max: Duration::from_secs(30) });
+    for pack in loaded.packs.into_iter().filter(|p| p.enabled) {
+        let PackBody::Mcp(plan) = pack.body else { continue };
+        let name = pack.name.to_string();
+        let trusted = match TrustedLaunch::own_home(plan) {
+            Ok(trusted) => trusted,
+            Err(refusal) => {
+                tracing::error!(pack = name, "{refusal}");
+                continue;
+            }
+        };
+        let env = HostEnv {
+            state_dir: home.brain(),
+            project_dir: None,
+            guard_program: program.clone(),
+            client_name: "vance-brain".to_owned(),
+        };
+        let (registry, of) = (brain.registry_actor.clone(), name.clone());
+        let sink = Arc::new(move |event: HostEvent| {
+            if registry.tell(PackEvent { pack: of.clone(), event }).is_err() {
+                tracing::warn!(pack = of, "the registry did not take news of a pack");
+            }
+        });
+        let (handle, spec) = vance_mcp_host::server(trusted, env, sink);
+        brain.executor.add_pack(&name, handle);
+        packs = packs.child(ChildSpec::supervisor(spec, SupervisorRef::new()));
+    }
+    if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
+        tracing::error!(%error, "cannot start the server packs");
+    }
+}

@@ -1,0 +1,209 @@
+//! The Foot's own tools: files, shell, processes, git, PDF text. No MCP server, no pack.
+//!
+//! ```text
+//! call → find → check arguments → resolve paths → permit (policy, then the person) → do → bounded result
+//! ```
+//!
+//! Nothing that a tool starts outlives the Foot; nothing that it opens lies outside the roots; no result is larger than what travels.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use vance_foot_core::permissions::Rules;
+use vance_shared::call::Outcome;
+use vance_shared::ids::CallId;
+use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
+use vance_shared::schema::check_arguments;
+use vance_shared::tool::{ToolResult, ToolSpec};
+
+mod edit;
+mod gate;
+mod git;
+mod git_status;
+mod launch;
+mod list;
+mod output;
+mod pdf;
+mod processes;
+mod read;
+mod roots;
+mod search;
+mod shell;
+mod specs;
+mod text;
+mod walk;
+mod write;
+
+use gate::{Gate, Halt};
+use launch::Launcher;
+use processes::Processes;
+use specs::Tool;
+
+/// Largest result, in bytes of JSON: below what one message may carry, with room for its envelope.
+const MAX_RESULT_BYTES: usize = 7 * 1024 * 1024;
+
+/// What the native tools stand on.
+pub struct NativeEnv {
+    /// The product's home in use; protected from the tools.
+    pub home: PathBuf,
+    /// The working directory: relative paths start here, and without `roots:` it is the only root.
+    pub project_dir: PathBuf,
+    /// The Foot's own state; protected from the tools.
+    pub state_dir: PathBuf,
+    /// A program whose `main` begins with [`enter_if_asked`]; usually `std::env::current_exe()`.
+    pub guard_program: PathBuf,
+    /// `permissions.yaml`.
+    pub rules: Rules,
+    /// Who answers questions. Without one, every question is answered with no.
+    pub asker: Option<Arc<dyn Asker>>,
+}
+
+/// Somebody who can answer: a terminal.
+pub trait Asker: Send + Sync {
+    /// True is yes. Dropping the future takes the question back.
+    fn ask(&self, question: Question) -> BoxFuture<'static, bool>;
+}
+
+/// A question to the person. Its texts are safe to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The call that waits for the answer.
+    pub call_id: CallId,
+    /// The tool that wants it.
+    pub tool: ToolName,
+    /// What is wanted and why it asks: `writing '/work/a.txt' needs a yes`.
+    pub what: String,
+    /// How to never be asked again, if there is a way.
+    pub remedy: String,
+}
+
+/// Reports progress: a fraction of the whole if known, and a message.
+pub type Progress = Arc<dyn Fn(Option<f64>, Option<String>) + Send + Sync>;
+
+/// One call of a native tool.
+pub struct NativeCall {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// Its arguments; checked here.
+    pub arguments: Raw,
+    /// Until the call counts as failed.
+    pub timeout: Duration,
+    /// Ends it before that.
+    pub cancel: CancellationToken,
+    /// Who wants to know how far it is.
+    pub progress: Option<Progress>,
+}
+
+/// The tools. Built once; calls run side by side.
+pub struct NativeTools {
+    specs: Vec<ToolSpec>,
+    gate: Arc<Gate>,
+    launcher: Launcher,
+    processes: Processes,
+    pdf: pdf::Extractor,
+}
+
+/// Becomes a helper process, and never returns, if the program was started as one (a process guard, or a PDF reader). The
+/// first line of `main`, before any thread or runtime.
+pub fn enter_if_asked() {
+    vance_mcp_host::guard::enter_if_asked();
+    pdf::enter_if_asked();
+}
+
+impl NativeTools {
+    /// Opens the roots that exist. A root that does not is opened when it is first used.
+    pub fn new(env: NativeEnv) -> Self {
+        let launcher = Launcher::new(env.guard_program, env.project_dir.clone());
+        let gate = Gate::new(env.rules, &env.home, &env.project_dir, &env.state_dir, env.asker);
+        Self {
+            specs: specs::all(),
+            gate: Arc::new(gate),
+            processes: Processes::default(),
+            pdf: pdf::Extractor::new(launcher.clone()),
+            launcher,
+        }
+    }
+
+    /// All native tools.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.specs.clone()
+    }
+
+    /// Asks whether a tool of a pack may be used: `None` is yes. The same rules and the same person answer as for native tools.
+    pub async fn refusal(
+        &self,
+        call_id: &CallId,
+        tool: &ToolName,
+        timeout: Duration,
+        cancel: &CancellationToken,
+    ) -> Option<Outcome> {
+        let halt = Halt::new(cancel.clone(), timeout);
+        self.gate.permit_use(call_id, tool, &halt).await.err().map(|refused| *refused)
+    }
+
+    /// Runs a call to its end.
+    pub async fn call(&self, req: NativeCall) -> Outcome {
+        let found = self.specs.iter().find(|s| s.name == req.tool).zip(specs::tool(req.tool.as_str()));
+        let Some((spec, tool)) = found else {
+            return Outcome::failed("unknown_tool", format!("there is no native tool {}", req.tool));
+        };
+        if let Err(fault) = check_arguments(&spec.input_schema, &req.arguments.value()) {
+            return Outcome::Failed { error: fault, result: None };
+        }
+        let halt = Halt::new(req.cancel.clone(), req.timeout);
+        if let Some(reason) = halt.stopped() {
+            return reason;
+        }
+        let call =
+            gate::Call { id: req.call_id, tool: req.tool, arguments: req.arguments, halt, progress: req.progress };
+        match self.run(tool, call).await {
+            Ok(result) if result.bytes() > MAX_RESULT_BYTES => Outcome::failed(
+                "result_too_large",
+                format!(
+                    "the result has {} bytes as JSON, at most {MAX_RESULT_BYTES} travel; ask for less at a time",
+                    result.bytes()
+                ),
+            ),
+            Ok(result) => Outcome::of(result),
+            Err(outcome) => *outcome,
+        }
+    }
+
+    async fn run(&self, tool: Tool, call: gate::Call) -> Ended {
+        // What only reads is left behind at the end of its time; what changes something looks at the clock itself and is waited for.
+        let halt = call.halt.clone();
+        match tool {
+            Tool::Read => halt.or(read::run(&self.gate, call)).await,
+            Tool::Write => write::run(&self.gate, call).await,
+            Tool::Edit => edit::run(&self.gate, call).await,
+            Tool::List => halt.or(list::run(&self.gate, call)).await,
+            Tool::Search => halt.or(search::run(&self.gate, call)).await,
+            Tool::Shell => shell::run(&self.gate, &self.launcher, call).await,
+            Tool::ProcessStart => processes::start(&self.gate, &self.launcher, &self.processes, call).await,
+            Tool::ProcessStatus => processes::status(&self.gate, &self.processes, call).await,
+            Tool::ProcessOutput => halt.or(processes::output(&self.gate, &self.processes, call)).await,
+            Tool::ProcessStop => processes::stop(&self.gate, &self.processes, call).await,
+            Tool::GitStatus => halt.or(git_status::run(&self.gate, &self.launcher, call)).await,
+            Tool::Pdf => halt.or(pdf::run(&self.gate, &self.pdf, call)).await,
+        }
+    }
+
+    /// Ends all started processes and waits until they are gone.
+    pub async fn shutdown(&self) {
+        self.processes.shutdown().await;
+    }
+}
+
+/// How a tool's run ends: a result, or another outcome. Boxed, because it is rare and large.
+type Ended = Result<ToolResult, Box<Outcome>>;
+
+/// A failure of a native tool.
+fn failed(code: &str, message: impl Into<String>) -> Box<Outcome> {
+    Box::new(Outcome::failed(code, message))
+}

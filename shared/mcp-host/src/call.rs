@@ -1,0 +1,237 @@
+//! One call: its deadline, its cancel, its progress, and the verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use vance_shared::call::Outcome;
+use vance_shared::json::Raw;
+use vance_shared::tool::ToolResult;
+
+use crate::handle::Progress;
+use crate::lane::{InFlight, Reply};
+
+/// Receives a call's progress.
+pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// When a call has taken too long: `timeout` after its last sign of life, and `cap` after its start whatever it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    timeout: Duration,
+    last: Instant,
+    at: Instant,
+}
+
+impl Deadline {
+    pub(crate) fn new(now: Instant, timeout: Duration, cap: Duration) -> Self {
+        let last = later(now, cap.max(timeout));
+        Self { timeout, last, at: later(now, timeout).min(last) }
+    }
+
+    pub(crate) fn progressed(&mut self, now: Instant) {
+        self.at = later(now, self.timeout).min(self.last);
+    }
+}
+
+/// A deadline beyond what the clock can hold is thirty years away, like tokio's own.
+fn later(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(30 * 365 * 86_400))
+}
+
+/// How waiting for a request ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Reply(Reply),
+    Deadline,
+    Cancelled,
+}
+
+/// Waits for a request's end. A deadline or a cancel is passed on to the server.
+pub(crate) async fn wait(
+    mut flight: InFlight,
+    deadline: &mut Deadline,
+    cancel: &CancellationToken,
+    progress: Option<&ProgressSink>,
+) -> Ended {
+    loop {
+        tokio::select! {
+            biased;
+            reply = &mut flight.reply => {
+                flight.done();
+                return Ended::Reply(reply);
+            }
+            () = cancel.cancelled() => {
+                flight.cancel("cancelled");
+                return Ended::Cancelled;
+            }
+            Some(report) = flight.progress.recv() => {
+                deadline.progressed(Instant::now());
+                if let Some(sink) = progress {
+                    sink(report);
+                }
+            }
+            () = tokio::time::sleep_until(deadline.at) => {
+                flight.cancel("it took too long");
+                return Ended::Deadline;
+            }
+        }
+    }
+}
+
+/// What a `tools/call` answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Finished(Outcome),
+    /// The server wants something of us first.
+    Input(InputRequired),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InputRequired {
+    #[serde(default)]
+    pub(crate) input_requests: std::collections::BTreeMap<String, InputRequest>,
+    #[serde(default)]
+    pub(crate) request_state: Option<Raw>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct InputRequest {
+    #[serde(default)]
+    pub(crate) method: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResult {
+    #[serde(default)]
+    content: Option<Raw>,
+    #[serde(default)]
+    structured_content: Option<Raw>,
+    #[serde(default)]
+    is_error: Option<bool>,
+    #[serde(default)]
+    result_type: Option<String>,
+}
+
+/// The verdict on a reply.
+pub(crate) fn judge(reply: Reply) -> Answer {
+    Answer::Finished(match reply {
+        Reply::Result(raw) => return result(&raw),
+        Reply::Error { code, message } => Outcome::failed("mcp_error", format!("{message} (JSON-RPC error {code})")),
+        Reply::Lost { why, began: false } => Outcome::failed("unavailable", format!("{why}; nothing ran")),
+        Reply::Lost { why, began: true } => {
+            Outcome::Unknown { reason: format!("the server was lost during the call: {why}") }
+        }
+        Reply::Busy => Outcome::failed("busy", "the server does not take more calls at the moment; nothing ran"),
+    })
+}
+
+fn result(raw: &Raw) -> Answer {
+    let unreadable = |why: String| {
+        Answer::Finished(Outcome::failed("mcp_error", format!("the server's result is unreadable: {why}")))
+    };
+    let result: CallResult = match raw.to() {
+        Ok(result) => result,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    match result.result_type.as_deref() {
+        None | Some("" | "complete") => {}
+        Some("input_required") => {
+            return raw.to().map_or_else(|error| unreadable(error.to_string()), Answer::Input);
+        }
+        Some(other) => return unreadable(format!("result type {}", vance_shared::show::quoted(other, 40))),
+    }
+    let content = result.content.unwrap_or_else(|| Raw::from(serde_json::json!([])));
+    if !content.get().starts_with('[') {
+        return unreadable("its content is no array".to_owned());
+    }
+    Answer::Finished(Outcome::of(ToolResult {
+        content,
+        structured: result.structured_content,
+        is_error: result.is_error.unwrap_or(false),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Mutex;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn progress_extends_a_deadline_up_to_its_cap() {
+        let start = Instant::now();
+        let seconds = Duration::from_secs;
+        let mut deadline = Deadline::new(start, seconds(10), seconds(25));
+        for (progress_at, want) in [(5, 15), (14, 24), (20, 25), (24, 25)] {
+            deadline.progressed(start + seconds(progress_at));
+            assert_eq!(deadline.at - start, seconds(want), "progress at {progress_at}");
+        }
+        assert_eq!(
+            Deadline::new(start, seconds(10), seconds(1)).at - start,
+            seconds(10),
+            "a cap below the timeout is the timeout"
+        );
+        assert!(Deadline::new(start, Duration::MAX, Duration::MAX).at > start);
+    }
+
+    #[test]
+    fn replies_become_verdicts() {
+        let of = |text: &str| judge(Reply::Result(Raw::parse(text.to_owned()).unwrap()));
+        for (text, word) in [
+            (r#"{"content":[{"type":"text","text":"x"}]}"#, "done"),
+            (r#"{"content":[],"resultType":"complete","structuredContent":{"a":1}}"#, "done"),
+            (r#"{}"#, "done"),
+            (r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#, "failed"),
+            (r#"{"content":"text"}"#, "failed"),
+            (r#"{"resultType":"task"}"#, "failed"),
+            ("null", "failed"),
+        ] {
+            let Answer::Finished(outcome) = of(text) else { panic!("{text}") };
+            assert_eq!(outcome.word(), word, "{text}");
+        }
+        let Answer::Input(input) =
+            of(r#"{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}},"requestState":"s"}"#)
+        else {
+            panic!("input")
+        };
+        assert_eq!(
+            (input.input_requests["r"].method.as_str(), input.request_state.unwrap().get()),
+            ("roots/list", "\"s\"")
+        );
+        for (reply, word) in [
+            (Reply::Error { code: -32602, message: "bad".into() }, "failed"),
+            (Reply::Lost { why: "w".into(), began: false }, "failed"),
+            (Reply::Lost { why: "w".into(), began: true }, "unknown"),
+            (Reply::Busy, "failed"),
+        ] {
+            let Answer::Finished(outcome) = judge(reply) else { panic!("{word}") };
+            assert_eq!(outcome.word(), word);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_progress_expires_and_the_cancel_goes_upstream() {
+        let told = Arc::new(Mutex::new(String::new()));
+        let (reports, progress) = mpsc::channel(4);
+        let ear = Arc::clone(&told);
+        let flight = InFlight::new(std::future::pending(), progress, move |why| *ear.lock().unwrap() = why.to_owned());
+        let begin = Instant::now();
+        let mut deadline = Deadline::new(begin, Duration::from_secs(10), Duration::from_secs(100));
+        let speak = async {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            reports.send(Progress { fraction: None, message: None }).await.unwrap();
+        };
+        let cancel = CancellationToken::new();
+        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None), speak);
+        assert!(matches!(ended, Ended::Deadline));
+        assert_eq!(begin.elapsed().as_secs(), 18);
+        assert_eq!(*told.lock().unwrap(), "it took too long");
+    }
+}

@@ -1,0 +1,234 @@
+//! A connection to a server: how a request is put to it, over pipes as raw JSON or over HTTP through the SDK.
+
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest, MetaObject, PaginatedRequestParams,
+    PingRequest, RequestMetaObject,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+use vance_shared::json::Raw;
+
+use crate::client::Listeners;
+use crate::handle::Progress;
+use crate::lane::{InFlight, Reply};
+use crate::stdio::Pipes;
+
+/// `_meta` key of the idempotency key.
+pub const CALL_ID_META: &str = "vancetope/call_id";
+/// `_meta` key of the W3C trace context.
+pub const TRACEPARENT_META: &str = "traceparent";
+/// Progress reports that wait for their caller.
+const PROGRESS_REPORTS: usize = 16;
+
+/// A `tools/call`.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) subtool: String,
+    pub(crate) arguments: Raw,
+    pub(crate) traceparent: String,
+    pub(crate) call_id: String,
+    /// What the server asked for in the round before.
+    pub(crate) input: Option<Input>,
+}
+
+/// Answers to what a server asked in the middle of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Input {
+    pub(crate) responses: Map<String, Value>,
+    pub(crate) state: Option<Raw>,
+}
+
+pub(crate) enum Conn {
+    Pipes(Arc<Pipes>),
+    Http(Http),
+}
+
+/// A server behind HTTP.
+pub(crate) struct Http {
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) listeners: Listeners,
+    /// Hears that the server is not there any more.
+    pub(crate) trouble: mpsc::Sender<String>,
+}
+
+impl Conn {
+    pub(crate) fn call(&self, call: &Call) -> InFlight {
+        match self {
+            Self::Pipes(pipes) => call_over_pipes(pipes, call),
+            Self::Http(http) => http.call(call),
+        }
+    }
+
+    /// One page of `tools/list`.
+    pub(crate) fn page(&self, cursor: Option<&str>) -> InFlight {
+        match self {
+            Self::Pipes(pipes) => {
+                let cursor = cursor.map(|cursor| Value::from(cursor).to_string());
+                let params: Vec<(&str, &str)> = cursor.iter().map(|cursor| ("cursor", cursor.as_str())).collect();
+                pipes.lane.request("tools/list", &params, &[])
+            }
+            Self::Http(http) => {
+                let params = PaginatedRequestParams::default().with_cursor(cursor.map(str::to_owned));
+                http.send(ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)), None)
+            }
+        }
+    }
+
+    /// Asks whether the server is still there, where the protocol has such a question and the line does not tell by itself.
+    pub(crate) fn ping(&self) -> Option<InFlight> {
+        match self {
+            Self::Pipes(_) => None,
+            Self::Http(http) => {
+                let old = http.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
+                old.then(|| http.send(ClientRequest::PingRequest(PingRequest::default()), None))
+            }
+        }
+    }
+}
+
+fn call_over_pipes(pipes: &Pipes, call: &Call) -> InFlight {
+    let name = Value::from(call.subtool.as_str()).to_string();
+    let responses = call.input.as_ref().map(|input| Value::Object(input.responses.clone()).to_string());
+    let mut params = vec![("name", name.as_str()), ("arguments", call.arguments.get())];
+    params.extend(responses.as_deref().map(|responses| ("inputResponses", responses)));
+    params
+        .extend(call.input.as_ref().and_then(|input| input.state.as_ref()).map(|state| ("requestState", state.get())));
+    let meta = [(TRACEPARENT_META, call.traceparent.clone()), (CALL_ID_META, call.call_id.clone())];
+    pipes.lane.request("tools/call", &params, &meta)
+}
+
+impl Http {
+    fn call(&self, call: &Call) -> InFlight {
+        let mut params = CallToolRequestParams::new(call.subtool.clone());
+        // Checked before: it is an object.
+        params.arguments = call.arguments.to().ok();
+        if let Some(input) = &call.input {
+            params.input_responses = Some(input.responses.clone().into_iter().collect());
+            params.request_state = input.state.as_ref().and_then(|state| state.to().ok());
+        }
+        let mut meta = MetaObject::new();
+        meta.0.insert(TRACEPARENT_META.to_owned(), Value::from(call.traceparent.as_str()));
+        meta.0.insert(CALL_ID_META.to_owned(), Value::from(call.call_id.as_str()));
+        let request = CallToolRequest::new(params);
+        self.send(ClientRequest::CallToolRequest(request), Some(RequestMetaObject(meta)))
+    }
+
+    fn send(&self, request: ClientRequest, meta: Option<RequestMetaObject>) -> InFlight {
+        let (reply_to, reply) = oneshot::channel();
+        let (progress_to, progress) = mpsc::channel(PROGRESS_REPORTS);
+        let (cancel, cancelled) = oneshot::channel::<String>();
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = meta;
+        let (peer, listeners, trouble) = (self.peer.clone(), self.listeners.clone(), self.trouble.clone());
+        tokio::spawn(async move {
+            let reply = exchange(&peer, request, options, &listeners, progress_to, cancelled).await;
+            if let Some((reply, gone)) = reply {
+                if let Some(why) = gone
+                    && trouble.try_send(why).is_err()
+                {
+                    tracing::trace!("the trouble is known");
+                }
+                drop(reply_to.send(reply));
+            }
+        });
+        let ended = async move {
+            reply.await.unwrap_or_else(|_| Reply::Lost { why: "the request was given up".to_owned(), began: true })
+        };
+        InFlight::new(ended, progress, move |why| drop(cancel.send(why.to_owned())))
+    }
+}
+
+/// One request and its end; with the reason if the server is not there any more. `None`: cancelled, nobody listens.
+async fn exchange(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    options: PeerRequestOptions,
+    listeners: &Listeners,
+    progress: mpsc::Sender<Progress>,
+    mut cancelled: oneshot::Receiver<String>,
+) -> Option<(Reply, Option<String>)> {
+    let sent = tokio::select! {
+        sent = peer.send_request_with_option(request, options) => sent,
+        _ = &mut cancelled => return None,
+    };
+    let mut handle: RequestHandle<RoleClient> = match sent {
+        Ok(handle) => handle,
+        Err(error) => return Some(verdict(error)),
+    };
+    let token = handle.progress_token.clone();
+    listeners.add(token.clone(), progress);
+    let ended = tokio::select! {
+        answer = &mut handle.rx => Some(match answer {
+            Ok(Ok(result)) => (Raw::of(&result).map_or_else(|error| Reply::Error { code: 0, message: error.to_string() }, Reply::Result), None),
+            Ok(Err(error)) => verdict(error),
+            Err(_) => verdict(ServiceError::TransportClosed),
+        }),
+        why = &mut cancelled => {
+            let id = handle.id.clone();
+            if let Err(error) = handle.cancel(why.ok()).await {
+                tracing::debug!(%id, %error, "a cancel could not be sent");
+            }
+            None
+        }
+    };
+    listeners.remove(&token);
+    ended
+}
+
+/// What a failed request means, and whether the server has to be reached anew.
+fn verdict(error: ServiceError) -> (Reply, Option<String>) {
+    match error {
+        ServiceError::McpError(error) => {
+            (Reply::Error { code: i64::from(error.code.0), message: error.message.into_owned() }, None)
+        }
+        ServiceError::TransportClosed => {
+            let why = "the connection was closed".to_owned();
+            (Reply::Lost { why: why.clone(), began: true }, Some(why))
+        }
+        ServiceError::TransportSend(error) => {
+            let (began, gone) =
+                error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>().map_or((true, true), reach);
+            let why = plain_cause(error.error.as_ref());
+            (Reply::Lost { why: why.clone(), began }, gone.then_some(why))
+        }
+        other => (Reply::Error { code: 0, message: other.to_string() }, None),
+    }
+}
+
+/// (the request may have reached the server's tool, the server has to be reached anew)
+fn reach(error: &StreamableHttpError<reqwest::Error>) -> (bool, bool) {
+    match error {
+        StreamableHttpError::Client(error) => (!error.is_connect(), true),
+        // Refused before a tool was looked at.
+        StreamableHttpError::SessionExpired => (false, true),
+        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => (false, false),
+        StreamableHttpError::HttpStatus(status) => (status.status != 429, false),
+        StreamableHttpError::ResponseBodyTooLarge { .. } => (true, false),
+        _ => (true, true),
+    }
+}
+
+/// An error and its causes in one line: HTTP libraries hide what matters in the last one. Never an URL: it may hold a secret.
+pub(crate) fn plain_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = match error.downcast_ref::<reqwest::Error>() {
+            Some(error) if error.is_connect() => "cannot connect".to_owned(),
+            Some(error) if error.is_timeout() => "timed out".to_owned(),
+            Some(_) => "the HTTP request failed".to_owned(),
+            None if error.source().is_some_and(|source| source.is::<reqwest::Error>()) => String::new(),
+            None => vance_shared::show::plain(&error.to_string().chars().take(300).collect::<String>()),
+        };
+        if !text.is_empty() && !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+        next = error.source();
+    }
+    parts.join(": ")
+}

@@ -1,0 +1,224 @@
+//! What others hold of a server: its handle, its state, and the words for a call.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use vance_shared::call::Outcome;
+use vance_shared::ids::CallId;
+use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
+use vance_shared::tool::ToolSpec;
+use vance_shared::trace::TraceContext;
+
+use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
+use crate::conn::Call;
+use crate::shared::{Live, Shared};
+
+/// Rounds in which a server may ask for the roots before it has to answer.
+const INPUT_ROUNDS: u32 = 4;
+
+/// Where a host runs and who it is.
+#[derive(Debug, Clone)]
+pub struct HostEnv {
+    /// Below it every pack has its private working directory (`work/<pack>`).
+    pub state_dir: PathBuf,
+    /// The project that servers are told of; none on a Brain.
+    pub project_dir: Option<PathBuf>,
+    /// A program that can be a guard; see [`crate::guard::Spawn`].
+    pub guard_program: PathBuf,
+    /// The client's name in the handshake.
+    pub client_name: String,
+}
+
+/// Receives what happens to a server. Called from its tasks: quick, and never blocking.
+pub type EventSink = Arc<dyn Fn(HostEvent) + Send + Sync>;
+
+/// What happens to a server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostEvent {
+    /// It runs, and these are its tools.
+    Up {
+        /// What it offers.
+        tools: Vec<ToolSpec>,
+        /// What is not offered, and why.
+        warnings: Vec<String>,
+    },
+    /// It offers something else now.
+    ToolsChanged {
+        /// All it offers.
+        tools: Vec<ToolSpec>,
+    },
+    /// It does not run, and will be started again (or was stopped).
+    Down {
+        /// Why.
+        reason: String,
+    },
+    /// It does not run, and is tried only now and then.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostState {
+    /// For the first time.
+    Starting,
+    /// Calls are taken.
+    Up,
+    /// After an end.
+    Restarting {
+        /// Why it ended.
+        reason: String,
+    },
+    /// It ended too often, or cannot be started; it is tried now and then.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// On request; it does not come back.
+    Stopped,
+}
+
+impl std::fmt::Display for HostState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Up => f.write_str("up"),
+            Self::Restarting { reason } => write!(f, "restarting: {reason}"),
+            Self::Failed { reason } => write!(f, "failed: {reason}"),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// 0 to 1, if the server knows the total.
+    pub fraction: Option<f64>,
+    /// The server's words.
+    pub message: Option<String>,
+}
+
+/// One call of one tool.
+pub struct CallRequest {
+    /// Its id: the idempotency key.
+    pub call_id: CallId,
+    /// The tool's full name.
+    pub tool: ToolName,
+    /// A JSON object (`null` counts as an empty one).
+    pub arguments: Raw,
+    /// Without a sign of life for this long it has failed…
+    pub timeout: Duration,
+    /// …and after this long in any case. Less than `timeout` counts as `timeout`.
+    pub cap: Duration,
+    /// Travels to the server as `traceparent`.
+    pub trace: TraceContext,
+    /// Cancels it, before the start and during it.
+    pub cancel: CancellationToken,
+    /// Hears its progress.
+    pub progress: Option<ProgressSink>,
+}
+
+/// A server, for those who call it. Valid over its restarts.
+#[derive(Clone)]
+pub struct McpHandle(pub(crate) Arc<Shared>);
+
+impl McpHandle {
+    /// How the server is.
+    pub fn state(&self) -> HostState {
+        self.0.state()
+    }
+
+    /// What the server offers now; nothing while it is not up.
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.0.live().map_or_else(|| Arc::new([]) as Arc<[ToolSpec]>, |live| Arc::clone(&live.table.load().specs))
+    }
+
+    /// Calls a tool and waits for its end. Dropping the future cancels the call.
+    pub async fn call(&self, request: CallRequest) -> Outcome {
+        if request.cancel.is_cancelled() {
+            return Outcome::Cancelled { reason: "cancelled before it began".to_owned() };
+        }
+        let Some(live) = self.0.live() else {
+            let (pack, state) = (&self.0.plan().pack, self.state());
+            return Outcome::failed(
+                "unavailable",
+                format!("the server of pack '{pack}' is not up ({state}); nothing ran"),
+            );
+        };
+        self.call_live(&live, request).await
+    }
+
+    async fn call_live(&self, live: &Live, request: CallRequest) -> Outcome {
+        let Some(route) = live.table.load().routes.get(&request.tool).cloned() else {
+            let pack = &self.0.plan().pack;
+            return Outcome::failed(
+                "unknown_tool",
+                format!("pack '{pack}' has no tool '{}' (any more); nothing ran", request.tool),
+            );
+        };
+        let arguments = match crate::tools::with_defaults(&request.arguments, &route.defaults) {
+            Ok(arguments) => arguments,
+            Err(why) => return Outcome::failed("invalid_arguments", format!("{}: {why}", request.tool)),
+        };
+        let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
+        let mut round = Call {
+            subtool: route.subtool,
+            arguments,
+            traceparent: request.trace.to_string(),
+            call_id: request.call_id.to_string(),
+            input: None,
+        };
+        for _ in 0..INPUT_ROUNDS {
+            let flight = live.conn.call(&round);
+            match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref()).await {
+                Ended::Reply(reply) => match call::judge(reply) {
+                    Answer::Finished(outcome) => return outcome,
+                    Answer::Input(input) => match self.answer(input) {
+                        Ok(input) => round.input = Some(input),
+                        Err(outcome) => return outcome,
+                    },
+                },
+                Ended::Cancelled => {
+                    return Outcome::Cancelled { reason: "cancelled; the server was asked to stop".to_owned() };
+                }
+                Ended::Deadline => {
+                    let seconds = request.timeout.as_secs_f64();
+                    let why = format!(
+                        "no result within {seconds} s without progress; the server was asked to stop, but may have run it"
+                    );
+                    return Outcome::failed("timeout", why);
+                }
+            }
+        }
+        Outcome::failed("mcp_error", format!("the server asked for input {INPUT_ROUNDS} times without a result"))
+    }
+
+    /// What a server asks in the middle of a call: the roots are answered, anything else needs a person.
+    fn answer(&self, input: call::InputRequired) -> Result<crate::conn::Input, Outcome> {
+        let mut responses = serde_json::Map::new();
+        for (key, asked) in &input.input_requests {
+            if asked.method != "roots/list" {
+                let method = vance_shared::show::quoted(&asked.method, 60);
+                return Err(Outcome::failed(
+                    "input_required",
+                    format!("the server asks for {method}, which cannot be answered here"),
+                ));
+            }
+            responses.insert(key.clone(), crate::client::roots_json(self.0.env().project_dir.as_deref()));
+        }
+        Ok(crate::conn::Input { responses, state: input.request_state })
+    }
+}
+
+impl std::fmt::Debug for McpHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpHandle").field("pack", &self.0.plan().pack).field("state", &self.state()).finish()
+    }
+}

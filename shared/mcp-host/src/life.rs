@@ -1,0 +1,224 @@
+//! One life of a server: reach it, list its tools, take calls, follow changes, end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::SubscriptionFilter;
+use rmcp::service::Peer;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::SLOW_RETRY;
+use crate::conn::Conn;
+use crate::env;
+use crate::handle::{HostEvent, HostState};
+use crate::lane::Reply;
+use crate::link::{self, Link, Reach, Refused};
+use crate::shared::{Live, Shared};
+use crate::tools::{Listing, Table};
+
+/// After a change was announced, others are waited for, so that a flood is one new list.
+const SETTLE: Duration = Duration::from_millis(100);
+/// And between two lists at least this long.
+const RELIST_EVERY: Duration = Duration::from_millis(500);
+/// An HTTP server is asked this often whether it is still there; a pipe tells by itself.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// A listening that ended is begun again after this.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a life ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It was asked to.
+    Stopped,
+    /// By itself.
+    Lost {
+        why: String,
+        /// How long calls were taken.
+        uptime: Duration,
+        /// Another try alone cannot help.
+        hopeless: bool,
+    },
+}
+
+/// Lives one life. On return nothing of the server is left.
+pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
+    let never_up = |why, hopeless| End::Lost { why, uptime: Duration::ZERO, hopeless };
+    let (era, failed) = {
+        let memory = shared.memory();
+        (memory.era, memory.failed)
+    };
+    if failed && stopped_within(&stop, SLOW_RETRY).await {
+        return End::Stopped;
+    }
+    let changed = Arc::new(Notify::new());
+    let to = Reach { plan: shared.plan(), env: shared.env(), era, changed: Arc::clone(&changed), stop: &stop };
+    let (mut link, conn) = match link::reach(to).await {
+        Ok(reached) => reached,
+        Err(_) if stop.is_cancelled() => return End::Stopped,
+        Err(Refused { why, hopeless, next }) => {
+            shared.memory().era = next;
+            return never_up(why, hopeless);
+        }
+    };
+    shared.memory().era = link.era();
+    let live = Arc::new(Live { conn, table: Default::default() });
+    let listed = tokio::select! {
+        () = stop.cancelled() => Err(None),
+        why = link.ended() => Err(Some((why, false))),
+        listed = list(&shared, &live.conn) => listed.map_err(Some),
+    };
+    let (table, warnings) = match listed {
+        Ok(listed) => listed,
+        Err(lost) => {
+            link.close(lost.is_none()).await;
+            return lost.map_or(End::Stopped, |(why, hopeless)| never_up(why, hopeless));
+        }
+    };
+    for warning in &warnings {
+        tracing::warn!(pack = %shared.plan().pack, "{warning}");
+    }
+    live.table.store(Arc::new(table.clone()));
+    let begin = Instant::now();
+    let up = UpUntilDropped::new(&shared, Arc::clone(&live));
+    shared.tell(HostEvent::Up { tools: table.specs.to_vec(), warnings });
+    let ended = serve(&shared, &live, &mut link, &changed, &stop).await;
+    drop(up);
+    link.close(ended.is_none()).await;
+    ended.map_or(End::Stopped, |why| End::Lost { why, uptime: begin.elapsed(), hopeless: false })
+}
+
+/// Follows the server until it ends (the reason) or is to stop (none).
+async fn serve(
+    shared: &Shared,
+    live: &Live,
+    link: &mut Link,
+    changed: &Notify,
+    stop: &CancellationToken,
+) -> Option<String> {
+    let peer = link.running.peer().clone();
+    let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+    pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let pinging = async {
+        loop {
+            pings.tick().await;
+            // Trouble is heard by the link.
+            if let Some(ping) = live.conn.ping() {
+                drop(tokio::time::timeout(PING_EVERY, ping.end()).await);
+            }
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => None,
+        why = link.ended() => Some(why),
+        () = relist(shared, live, changed) => None,
+        () = listen(&peer, changed) => None,
+        () = pinging => None,
+    }
+}
+
+/// Reads the tools again whenever they changed. Never ends.
+async fn relist(shared: &Shared, live: &Live, changed: &Notify) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(SETTLE).await;
+        let begin = Instant::now();
+        match list(shared, &live.conn).await {
+            Ok((table, warnings)) if table.specs != live.table.load().specs => {
+                for warning in warnings {
+                    tracing::warn!(pack = %shared.plan().pack, "{warning}");
+                }
+                live.table.store(Arc::new(table.clone()));
+                shared.tell(HostEvent::ToolsChanged { tools: table.specs.to_vec() });
+            }
+            Ok(_) => {
+                tracing::debug!(pack = %shared.plan().pack, "its tools were announced as changed and are the same")
+            }
+            Err((why, _)) => tracing::warn!(pack = %shared.plan().pack, "its changed tools cannot be read: {why}"),
+        }
+        tokio::time::sleep(RELIST_EVERY.saturating_sub(begin.elapsed())).await;
+    }
+}
+
+/// The newer way to hear of changes: a subscription. Never ends; waits for ever where the server is of the older kind or announces nothing.
+async fn listen(peer: &Peer<RoleClient>, changed: &Notify) {
+    let announces = peer.peer_info().is_some_and(|info| {
+        let tools = info.capabilities.tools.as_ref();
+        !info.protocol_version.has_initialize() && tools.is_some_and(|tools| tools.list_changed == Some(true))
+    });
+    if !announces {
+        return std::future::pending().await;
+    }
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = Some(true);
+    loop {
+        match peer.listen(filter.clone()).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_)) = subscription.next().await {
+                    changed.notify_one();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "its changes cannot be subscribed to"),
+        }
+        tokio::time::sleep(LISTEN_AGAIN).await;
+        // What happened meanwhile was not heard.
+        changed.notify_one();
+    }
+}
+
+/// All tools of the server. `Err`: why not, and whether another try alone cannot help.
+async fn list(shared: &Shared, conn: &Conn) -> Result<(Table, Vec<String>), (String, bool)> {
+    let plan = shared.plan();
+    let mut defaults = serde_json::Value::Object(plan.default_args.clone());
+    env::expand_json(&mut defaults, "defaultArgs", &env::ambient()).map_err(|error| (error.to_string(), true))?;
+    let defaults = defaults.as_object().cloned().unwrap_or_default();
+    let deadline = Instant::now() + plan.init_timeout;
+    let mut listing = Listing::default();
+    let mut cursor: Option<String> = None;
+    loop {
+        let reply = tokio::time::timeout_at(deadline, conn.page(cursor.as_deref()).end()).await;
+        let page = match reply {
+            Ok(Reply::Result(page)) => page,
+            Ok(Reply::Error { code: -32601, .. }) if cursor.is_none() => {
+                let (table, mut warnings) = listing.finish(plan, &defaults);
+                warnings.push("the server offers no tools at all".to_owned());
+                return Ok((table, warnings));
+            }
+            Ok(Reply::Error { code, message }) => {
+                let message = vance_shared::show::quoted(&message, 300);
+                return Err((format!("its tools/list failed: {message} (JSON-RPC error {code})"), false));
+            }
+            Ok(Reply::Lost { why, .. }) => return Err((why, false)),
+            Ok(Reply::Busy) => return Err(("it does not read its input".to_owned(), false)),
+            Err(_) => {
+                return Err((format!("no answer to tools/list within {} s", plan.init_timeout.as_secs_f64()), false));
+            }
+        };
+        cursor = listing.take(page.get()).map_err(|why| (why, false))?;
+        if cursor.is_none() {
+            return Ok(listing.finish(plan, &defaults));
+        }
+    }
+}
+
+async fn stopped_within(stop: &CancellationToken, time: Duration) -> bool {
+    tokio::time::timeout(time, stop.cancelled()).await.is_ok()
+}
+
+/// Calls are taken while this lives; also a panic ends that.
+struct UpUntilDropped<'a>(&'a Shared);
+
+impl<'a> UpUntilDropped<'a> {
+    fn new(shared: &'a Shared, live: Arc<Live>) -> Self {
+        shared.up(live);
+        Self(shared)
+    }
+}
+
+impl Drop for UpUntilDropped<'_> {
+    fn drop(&mut self) {
+        self.0.down(HostState::Restarting { reason: "it ended".to_owned() });
+    }
+}

@@ -1,0 +1,321 @@
+//! Reaching a server: start or connect, greet, and know when it is over.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{ProtocolVersion, RequestMetaObject};
+use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use vance_shared::launch::{LaunchPlan, Transport};
+
+use crate::client::{Client, Listeners};
+use crate::conn::{Conn, Http, plain_cause};
+use crate::env;
+use crate::guard::{self, GuardedChild, Spawn, SpawnError};
+use crate::handle::HostEnv;
+use crate::shared::Era;
+use crate::stderr::LastWords;
+use crate::stdio::{self, Pipes};
+
+/// A server gets this long to end by itself after its input ended, before SIGTERM: most do, some never.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// Between SIGTERM and SIGKILL of a server that was asked to stop.
+const GRACE: Duration = Duration::from_secs(2);
+/// The same for one that failed: nobody waits for what it still has to say.
+const SHORT_GRACE: Duration = Duration::from_millis(300);
+/// After its output ended, how long a server's exit status is waited for.
+const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// The SDK waits this long for an answer to `server/discover` before it tries `initialize`.
+const SDK_DISCOVER_WAIT: Duration = Duration::from_secs(10);
+/// To reach an HTTP server's port.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Redirects that stay on the same origin.
+const MAX_REDIRECTS: usize = 3;
+/// Ordinary requests at a time to one HTTP server: what one client may have in flight.
+const HTTP_REQUESTS: usize = vance_shared::limits::INFLIGHT_CALLS;
+
+/// Why a server is not reached.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) why: String,
+    /// Another try alone cannot help.
+    pub(crate) hopeless: bool,
+    /// How to greet it next time.
+    pub(crate) next: Era,
+}
+
+/// A server that was greeted.
+pub(crate) struct Link {
+    pub(crate) running: RunningService<RoleClient, Client>,
+    body: Body,
+}
+
+enum Body {
+    Child { child: Box<GuardedChild>, pipes: Arc<Pipes>, last_words: LastWords },
+    Http { trouble: mpsc::Receiver<String> },
+}
+
+/// Whom to reach, and how.
+pub(crate) struct Reach<'a> {
+    pub(crate) plan: &'a LaunchPlan,
+    pub(crate) env: &'a HostEnv,
+    pub(crate) era: Era,
+    /// Rung when the tools may have changed.
+    pub(crate) changed: Arc<Notify>,
+    /// Gives the attempt up.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
+pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
+    let Reach { plan, env, era, .. } = to;
+    let hopeless = |why: String| Refused { why, hopeless: true, next: era };
+    match &plan.transport {
+        Transport::Stdio { argv, cwd, env: vars } => {
+            let ambient = env::ambient();
+            let vars = env::child_env(&ambient, plan.origin, vars, env.project_dir.as_deref())
+                .map_err(|e| hopeless(e.to_string()))?;
+            let cwd = working_dir(plan, env, cwd.as_deref()).map_err(hopeless)?;
+            let spawn =
+                Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program: env.guard_program.clone() };
+            let child = guard::spawn(spawn).await.map_err(|error| Refused {
+                // A guard that does not start is this machine's trouble, and may pass.
+                hopeless: !matches!(error, SpawnError::Guard { .. }),
+                why: error.to_string(),
+                next: era,
+            })?;
+            reach_child(to, child).await
+        }
+        Transport::Http { url, headers } => reach_http(to, url, headers).await,
+    }
+}
+
+/// The pack's own folder, empty when it is made, unless the plan names another.
+fn working_dir(plan: &LaunchPlan, env: &HostEnv, cwd: Option<&str>) -> Result<PathBuf, String> {
+    let Some(cwd) = cwd else {
+        let dir = env.state_dir.join("work").join(plan.pack.as_str());
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder
+            .create(&dir)
+            .map_err(|error| format!("cannot make its working directory {}: {error}", dir.display()))?;
+        return Ok(dir);
+    };
+    let cwd = PathBuf::from(cwd);
+    match &env.project_dir {
+        _ if cwd.is_absolute() => Ok(cwd),
+        Some(project) => Ok(project.join(cwd)),
+        None => Err(format!("its cwd '{}' is relative, and there is no project here", cwd.display())),
+    }
+}
+
+async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Conn), Refused> {
+    let Reach { plan, env, era, changed, stop } = to;
+    let refused = |why: String, next| Refused { why, hopeless: false, next };
+    let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(refused("its pipes are missing".to_owned(), era));
+    };
+    let last_words = LastWords::follow(plan.pack.clone(), errors);
+    let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
+    let client = Client::new(plan.pack.clone(), env, changed, Listeners::default());
+    let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;
+    let mut body = Body::Child { child: Box::new(child), pipes: Arc::clone(&pipes), last_words };
+    let fault = match greeted {
+        Ok(Ok(running)) => {
+            if let Some(meta) = modern_meta(&running) {
+                pipes.lane.set_meta(meta);
+            }
+            return Ok((Link { running, body }, Conn::Pipes(pipes)));
+        }
+        Ok(Err(error)) => Some(error),
+        Err(Late) => None,
+    };
+    let next = match era {
+        _ if pipes.late_discover.load(Ordering::Acquire) => Era::Discover,
+        // Within its time the SDK had no chance to fall back, or the server choked on the question.
+        Era::Ask if fault.is_some() || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
+        Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
+    };
+    let why = match fault {
+        None => format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()),
+        Some(_) if pipes.ended.is_cancelled() => body.ended().await,
+        Some(error) => format!("the handshake failed: {}", plain_cause(&error)),
+    };
+    body.close(SHORT_GRACE).await;
+    Err(refused(why, next))
+}
+
+async fn reach_http(
+    to: Reach<'_>,
+    url: &str,
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<(Link, Conn), Refused> {
+    let Reach { plan, env, era, changed, stop } = to;
+    let hopeless = |why: String| Refused { why, hopeless: true, next: era };
+    let headers = http_headers(headers).map_err(hopeless)?;
+    let client = http_client().map_err(|error| hopeless(plain_cause(&error)))?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .custom_headers(headers)
+        .max_concurrent_requests(HTTP_REQUESTS);
+    // A server that forgot its session may offer other tools now: we connect anew and look.
+    config.reinit_on_expired_session = false;
+    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let listeners = Listeners::default();
+    let service = Client::new(plan.pack.clone(), env, changed, listeners.clone());
+    let (why, fault) = match in_time(plan.init_timeout, stop, greet(service, transport, era)).await {
+        Ok(Ok(running)) => {
+            let (trouble, heard) = mpsc::channel(1);
+            let conn = Conn::Http(Http { peer: running.peer().clone(), listeners, trouble });
+            return Ok((Link { running, body: Body::Http { trouble: heard } }, conn));
+        }
+        Ok(Err(error)) => (format!("the handshake failed: {}", plain_cause(&error)), true),
+        Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
+    };
+    let next = match era {
+        Era::Ask if fault || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
+        Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
+    };
+    Err(Refused { why, hopeless: false, next })
+}
+
+fn http_headers(
+    headers: &std::collections::BTreeMap<String, String>,
+) -> Result<HashMap<http::HeaderName, http::HeaderValue>, String> {
+    let ambient = env::ambient();
+    let mut out = HashMap::new();
+    for (name, value) in headers {
+        let value = env::expand(value, name, &ambient).map_err(|error| error.to_string())?;
+        let name = http::HeaderName::try_from(name.as_str())
+            .map_err(|_| format!("{} is no header name", vance_shared::show::quoted(name, 60)))?;
+        let mut value = http::HeaderValue::try_from(value)
+            .map_err(|_| format!("the value of header {name} has characters that no header may have"))?;
+        value.set_sensitive(true);
+        out.insert(name, value);
+    }
+    Ok(out)
+}
+
+fn http_client() -> reqwest::Result<reqwest::Client> {
+    let same_origin = reqwest::redirect::Policy::custom(|attempt| {
+        let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
+        if stays && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+    });
+    reqwest::Client::builder().redirect(same_origin).connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).build()
+}
+
+/// The time is over, or the attempt was given up.
+struct Late;
+
+async fn in_time<T>(limit: Duration, stop: &CancellationToken, greeting: impl Future<Output = T>) -> Result<T, Late> {
+    tokio::select! {
+        () = stop.cancelled() => Err(Late),
+        greeted = tokio::time::timeout(limit, greeting) => greeted.map_err(|_| Late),
+    }
+}
+
+async fn greet<T, E, A>(
+    client: Client,
+    transport: T,
+    era: Era,
+) -> Result<RunningService<RoleClient, Client>, ClientInitializeError>
+where
+    T: rmcp::transport::IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    let mode = match era {
+        Era::Ask => {
+            ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(ProtocolVersion::V_2025_11_25) }
+        }
+        Era::Discover => ClientLifecycleMode::Discover { preferred_versions },
+        Era::Initialize => ClientLifecycleMode::Initialize,
+    };
+    client.serve_with_lifecycle(transport, mode).await
+}
+
+/// What every request carries in a protocol version without a handshake.
+fn modern_meta(running: &RunningService<RoleClient, Client>) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let version = running
+        .peer()
+        .peer_info()
+        .map(|info| info.protocol_version.clone())
+        .filter(|version| !version.has_initialize())?;
+    let config = running.service().config();
+    let meta = RequestMetaObject::with_client_context(version, config.client_info.clone(), config.capabilities.clone());
+    Some(meta.0.0)
+}
+
+impl Link {
+    /// How it was greeted.
+    pub(crate) fn era(&self) -> Era {
+        match self.running.peer().peer_info() {
+            Some(info) if !info.protocol_version.has_initialize() => Era::Discover,
+            Some(_) | None => Era::Initialize,
+        }
+    }
+
+    /// Waits for the end, and says why.
+    pub(crate) async fn ended(&mut self) -> String {
+        self.body.ended().await
+    }
+
+    /// Ends it: politely if it was asked to stop, quickly if it failed. Returns when nothing of it is left.
+    pub(crate) async fn close(mut self, politely: bool) {
+        let grace = if politely { GRACE } else { SHORT_GRACE };
+        match self.running.close_with_timeout(GRACE).await {
+            Ok(Some(_)) => {}
+            Ok(None) => tracing::debug!("the session is closed in the background"),
+            Err(error) => tracing::warn!(%error, "the session ended badly"),
+        }
+        self.body.close(grace).await;
+    }
+}
+
+impl Body {
+    async fn ended(&mut self) -> String {
+        match self {
+            Self::Http { trouble } => trouble.recv().await.unwrap_or_else(|| "the connection ended".to_owned()),
+            Self::Child { child, pipes, last_words } => {
+                let exit = tokio::select! {
+                    () = pipes.ended.cancelled() => tokio::time::timeout(EXIT_WAIT, child.wait()).await.ok(),
+                    exit = child.wait() => {
+                        // What it wrote last may still be in the pipe.
+                        if tokio::time::timeout(EXIT_WAIT, pipes.ended.cancelled()).await.is_err() {
+                            pipes.end("it ended".to_owned());
+                        }
+                        Some(exit)
+                    }
+                };
+                let ended = match exit {
+                    Some(Ok(exit)) => format!("it ended with {exit}"),
+                    Some(Err(error)) => format!("it ended: {error}"),
+                    None => pipes.why(),
+                };
+                last_words.add_to(ended)
+            }
+        }
+    }
+
+    async fn close(&mut self, grace: Duration) {
+        let Self::Child { child, pipes, .. } = self else { return };
+        pipes.close_input.cancel();
+        let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
+            Ok(exit) => exit,
+            Err(_) => child.kill(grace).await,
+        };
+        if let Err(error) = ended {
+            tracing::warn!(pack = %pipes.pack, %error, "its end could not be confirmed");
+        }
+        pipes.end("it was stopped".to_owned());
+    }
+}

@@ -1,0 +1,139 @@
+//! The actor of one server, and its supervisor.
+//!
+//! ```text
+//! pack:NAME (supervisor, one_for_one, never gives up)
+//!  └─ mcp:NAME (McpServer, permanent)  one life per start: reach → list → serve → end
+//! ```
+//!
+//! Who counts as failed is decided here ([`crate::budget`]), not by the supervisor's intensity: a pack that fails must not take its neighbours' supervisor down,
+//! and it is tried again slowly for ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+use vance_shared::launch::TrustedLaunch;
+use vance_supervise::{
+    Actor, ActorFutureExt, ActorRef, AsyncContext, Backoff, ChildSpec, Context, Exit, Handler, Intensity, Message,
+    Restart, SupervisorSpec, WrapFuture,
+};
+
+use crate::budget::Verdict;
+use crate::handle::{EventSink, HostEnv, HostEvent, HostState, McpHandle};
+use crate::life::{End, live};
+use crate::shared::Shared;
+
+/// Waits between restarts.
+const BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::from_secs(30) };
+/// A stop: closing the session, the farewell, the grace of the tree, and some room.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+
+/// A server: its handle for callers, and the supervisor that keeps it. Nothing starts before the supervisor does.
+pub fn server(launch: TrustedLaunch, env: HostEnv, events: EventSink) -> (McpHandle, SupervisorSpec) {
+    let shared = Arc::new(Shared::new(launch, env, events));
+    let plan = shared.plan();
+    let name = format!("pack:{}", plan.pack);
+    let reference: ActorRef<McpServer> = ActorRef::new(format!("mcp:{}", plan.pack));
+    let within = plan.restart.within;
+    let kept = Kept(Arc::clone(&shared));
+    let child = ChildSpec::actor(reference.clone(), move |exit| McpServer::new(Arc::clone(&kept.0), exit))
+        .restart(Restart::Permanent)
+        .mailbox(8)
+        .grace(STOP_GRACE)
+        .on_stop(&reference, || Stop);
+    let spec =
+        SupervisorSpec::new(name).intensity(Intensity { max_restarts: u32::MAX, within }).backoff(BACKOFF).child(child);
+    (McpHandle(shared), spec)
+}
+
+/// Held by the supervisor: when that goes while no actor is there to say so (between two starts), the server is stopped all the same.
+struct Kept(Arc<Shared>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        stopped(&self.0);
+    }
+}
+
+fn stopped(shared: &Shared) {
+    if shared.state() != HostState::Stopped {
+        shared.down(HostState::Stopped);
+        shared.tell(HostEvent::Down { reason: "stopped".to_owned() });
+    }
+}
+
+struct McpServer {
+    shared: Arc<Shared>,
+    exit: Exit,
+    stop: CancellationToken,
+    /// However the actor goes, its life hears it.
+    _stop_on_drop: DropGuard,
+}
+
+/// Ends the life, then the actor.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Stop;
+
+impl McpServer {
+    fn new(shared: Arc<Shared>, exit: Exit) -> Self {
+        let stop = CancellationToken::new();
+        Self { shared, exit, _stop_on_drop: stop.clone().drop_guard(), stop }
+    }
+
+    fn ended(&self, end: End, ctx: &mut Context<Self>) {
+        match end {
+            End::Stopped => {
+                stopped(&self.shared);
+                self.exit.normal(ctx);
+            }
+            End::Lost { why, uptime, hopeless } => {
+                let pack = &self.shared.plan().pack;
+                let verdict = {
+                    let mut memory = self.shared.memory();
+                    let verdict = memory.budget.ended(uptime, hopeless, &self.shared.plan().restart);
+                    memory.failed = verdict == Verdict::Failed;
+                    verdict
+                };
+                match verdict {
+                    Verdict::Restart => {
+                        tracing::warn!(pack = %pack, "server down: {why}");
+                        self.shared.down(HostState::Restarting { reason: why.clone() });
+                        self.shared.tell(HostEvent::Down { reason: why.clone() });
+                    }
+                    Verdict::Failed => {
+                        tracing::error!(pack = %pack, "server failed: {why}");
+                        self.shared.down(HostState::Failed { reason: why.clone() });
+                        self.shared.tell(HostEvent::Failed { reason: why.clone() });
+                    }
+                }
+                self.exit.fail(ctx, why);
+            }
+        }
+    }
+}
+
+impl Actor for McpServer {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // On the I/O runtime, so that a call's bytes never wait for an actor's thread.
+        let life = tokio::spawn(live(Arc::clone(&self.shared), self.stop.clone()));
+        let ended = life.into_actor(self).map(|end, actor, ctx| match end {
+            Ok(end) => actor.ended(end, ctx),
+            Err(error) => actor.ended(
+                End::Lost { why: format!("a fault of the host: {error}"), uptime: Duration::ZERO, hopeless: false },
+                ctx,
+            ),
+        });
+        ctx.spawn(ended);
+    }
+}
+
+impl Handler<Stop> for McpServer {
+    type Result = ();
+
+    fn handle(&mut self, Stop: Stop, _: &mut Self::Context) {
+        self.stop.cancel();
+    }
+}

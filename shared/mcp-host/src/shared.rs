@@ -1,0 +1,91 @@
+//! What the actor and the handles share: the plan, and which connection is the current one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use vance_shared::launch::{LaunchPlan, TrustedLaunch};
+
+use crate::budget::Budget;
+use crate::conn::Conn;
+use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
+use crate::tools::Table;
+
+/// A connection that takes calls.
+pub(crate) struct Live {
+    pub(crate) conn: Conn,
+    pub(crate) table: ArcSwap<Table>,
+}
+
+/// How to greet a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Era {
+    /// Unknown yet: ask with `server/discover`, fall back to `initialize`.
+    #[default]
+    Ask,
+    /// `initialize`.
+    Initialize,
+    /// `server/discover`.
+    Discover,
+}
+
+/// What is remembered over restarts.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) budget: Budget,
+    pub(crate) era: Era,
+    /// Start slowly: it failed.
+    pub(crate) failed: bool,
+}
+
+pub(crate) struct Shared {
+    launch: TrustedLaunch,
+    env: HostEnv,
+    events: EventSink,
+    state: ArcSwap<HostState>,
+    live: ArcSwapOption<Live>,
+    /// A lock for form's sake: only the one actor's life at a time touches it.
+    memory: Mutex<Memory>,
+}
+
+impl Shared {
+    pub(crate) fn new(launch: TrustedLaunch, env: HostEnv, events: EventSink) -> Self {
+        let state = ArcSwap::from_pointee(HostState::Starting);
+        Self { launch, env, events, state, live: ArcSwapOption::empty(), memory: Mutex::default() }
+    }
+
+    pub(crate) fn plan(&self) -> &LaunchPlan {
+        self.launch.plan()
+    }
+
+    pub(crate) fn env(&self) -> &HostEnv {
+        &self.env
+    }
+
+    pub(crate) fn state(&self) -> HostState {
+        HostState::clone(&self.state.load())
+    }
+
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
+        self.live.load_full()
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tell(&self, event: HostEvent) {
+        (self.events)(event);
+    }
+
+    /// From here on calls are taken.
+    pub(crate) fn up(&self, live: Arc<Live>) {
+        self.live.store(Some(live));
+        self.state.store(Arc::new(HostState::Up));
+    }
+
+    /// From here on no call is taken.
+    pub(crate) fn down(&self, state: HostState) {
+        self.state.store(Arc::new(state));
+        self.live.store(None);
+    }
+}

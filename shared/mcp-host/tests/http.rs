@@ -1,0 +1,177 @@
+//! Streamable HTTP servers, good and bad.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "support/host.rs"]
+mod host;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use host::{Host, code_of, json_of, run};
+use serde_json::json;
+use vance_mcp_host::guard::{self, GuardedChild, Spawn};
+use vance_mcp_host::{CALL_ID_META, HostState, TRACEPARENT_META};
+use vance_shared::call::Outcome;
+use vance_shared::launch::{LaunchPlan, Transport};
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+async fn serve(dir: &Path, port: u16, words: &[&str]) -> GuardedChild {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/fake_http.py");
+    let mut argv: Vec<String> =
+        vec!["python3".into(), script.to_str().unwrap().into(), dir.join("ledger").to_str().unwrap().into()];
+    argv.push(port.to_string());
+    argv.extend(words.iter().map(|word| (*word).to_owned()));
+    let env = vance_mcp_host::env::ambient();
+    guard::spawn(Spawn {
+        argv,
+        cwd: dir.to_owned(),
+        env,
+        stdin: false,
+        guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
+    })
+    .await
+    .unwrap()
+}
+
+fn plan(port: u16, headers: &[(&str, &str)]) -> LaunchPlan {
+    let headers: BTreeMap<String, String> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    host::plan(Transport::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers })
+}
+
+async fn host_of(words: &[&str], headers: &[(&str, &str)]) -> (Host, GuardedChild, u16) {
+    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    let server = serve(dir.path(), port, words).await;
+    let host = Host::start(plan(port, headers), dir);
+    (host, server, port)
+}
+
+async fn finish(host: Host, mut server: GuardedChild) {
+    host.supervisor.shutdown().await;
+    assert_eq!(host.handle.state(), HostState::Stopped);
+    server.kill(Duration::ZERO).await.unwrap();
+}
+
+#[test]
+fn a_server_behind_http_takes_calls_with_their_metadata_and_its_session_is_closed() {
+    run(async {
+        let home = std::env::var("HOME").unwrap();
+        let (host, server, _) = host_of(&[&format!("need={home}")], &[("X-Key", "${env:HOME}")]).await;
+        host.up().await;
+        let request = host.request("echo", json!({"a": 1}));
+        let (id, trace) = (request.call_id.to_string(), request.trace.to_string());
+        let said = json_of(&host.handle.call(request).await);
+        assert_eq!(
+            (&said["args"], &said["meta"][CALL_ID_META], &said["meta"][TRACEPARENT_META]),
+            (&json!({"a": 1}), &json!(id), &json!(trace))
+        );
+        host.supervisor.shutdown().await;
+        assert_eq!(host.count("delete"), 1);
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_forgotten_session_is_made_anew_and_the_tools_are_read_again() {
+    run(async {
+        let (host, server, _) = host_of(&[], &[]).await;
+        host.up().await;
+        assert!(!host.tool_names().contains(&"fake__new".to_owned()));
+        let forgot = host.call("forget", json!({})).await;
+        assert_eq!(forgot.word(), "done");
+        let refused = host.call("echo", json!({})).await;
+        assert_eq!(code_of(&refused), "unavailable", "a 404 has run nothing: {refused:?}");
+        host.until("the new tool", |host| host.tool_names().contains(&"fake__new".to_owned())).await;
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_server_that_dies_in_a_call_leaves_it_unknown_and_is_found_again() {
+    run(async {
+        let (host, server, port) = host_of(&[], &[]).await;
+        host.up().await;
+        let outcome = host.call("die", json!({})).await;
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        host.until("down", |host| host.handle.state() != HostState::Up).await;
+        drop(server);
+        let server = serve(host.dir.path(), port, &[]).await;
+        // The budget of two restarts may be used up meanwhile; then the slow retry finds it.
+        let deadline = std::time::Instant::now() + Duration::from_secs(100);
+        while host.handle.state() != HostState::Up {
+            assert!(std::time::Instant::now() < deadline, "{}", host.handle.state());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn an_event_stream_without_an_end_expires_and_the_cancel_goes_upstream() {
+    run(async {
+        let (host, server, _) = host_of(&[], &[]).await;
+        host.up().await;
+        let mut request = host.request("wait", json!({}));
+        request.timeout = Duration::from_millis(500);
+        assert_eq!(code_of(&host.handle.call(request).await), "timeout");
+        host.until("the cancel", |host| host.count("cancelled") == 1).await;
+        let request = host.request("wait", json!({}));
+        let cancel = request.cancel.clone();
+        let (outcome, ()) = tokio::join!(host.handle.call(request), async {
+            host.until("the call", |host| host.count("call wait") == 2).await;
+            cancel.cancel();
+        });
+        assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
+        host.until("the second cancel", |host| host.count("cancelled") == 2).await;
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_result_that_is_too_large_and_an_http_500_cost_only_their_call() {
+    run(async {
+        let (host, server, _) = host_of(&[], &[]).await;
+        host.up().await;
+        for tool in ["big", "broken"] {
+            let outcome = host.call(tool, json!({})).await;
+            assert!(matches!(outcome, Outcome::Unknown { .. }), "{tool}: {outcome:?}");
+        }
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_refusal_a_foreign_redirect_and_a_dead_port_fail_with_their_reason() {
+    run(async {
+        let elsewhere = free_port();
+        let (home, other) = (tempfile::tempdir().unwrap(), format!("redirect=http://127.0.0.1:{elsewhere}/mcp"));
+        let innocent = serve(home.path(), elsewhere, &[]).await;
+        for (word, reason) in [("401", "authorization required"), (&other, "307")] {
+            let (host, server, _) = host_of(&[word], &[("Authorization", "Bearer secret")]).await;
+            host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
+            let state = host.handle.state().to_string();
+            assert!(state.to_lowercase().contains(reason), "{word}: {state}");
+            assert!(!state.contains("secret"));
+            finish(host, server).await;
+        }
+        assert_eq!(
+            std::fs::read_to_string(home.path().join("ledger")).unwrap().lines().count(),
+            1,
+            "nobody went there"
+        );
+        drop(innocent);
+
+        let host = Host::start(plan(free_port(), &[]), tempfile::tempdir().unwrap());
+        host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
+        assert!(host.handle.state().to_string().contains("cannot connect"), "{}", host.handle.state());
+        host.supervisor.shutdown().await;
+    });
+}

@@ -1,0 +1,47 @@
+//! A home of its own for each test.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+
+/// A temporary home (and a working directory inside it).
+pub struct Home {
+    dir: TempDir,
+}
+
+impl Home {
+    /// An empty home.
+    pub fn new() -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("vance-test-").tempdir()?;
+        std::fs::create_dir_all(dir.path().join("project"))?;
+        Ok(Self { dir })
+    }
+
+    /// The home.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The working directory of its Foot.
+    pub fn project(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    /// Writes a file below the home.
+    pub fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        let parent = path.parent().context("a file has a folder")?;
+        std::fs::create_dir_all(parent)?;
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// A home whose Foot uses the Brain of another home: the token is copied.
+    pub fn beside(brain: &Self) -> anyhow::Result<Self> {
+        let home = Self::new()?;
+        let token = std::fs::read_to_string(brain.path().join("brain/local.token"))?;
+        home.write("brain/local.token", &token)?;
+        Ok(home)
+    }
+}
