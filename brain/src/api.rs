@@ -17,25 +17,25 @@ pub struct ApiError {
     pub status: u16,
     /// What is wrong and what to do.
     pub fault: Fault,
-    /// Further fields of the error object, such as `problems`.
-    pub extra: serde_json::Map<String, Value>,
+    /// Further fields of the error object, such as `problems`. Boxed, because most errors have none.
+    pub extra: Option<Box<serde_json::Map<String, Value>>>,
 }
 
 impl ApiError {
     /// An error.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
-        Self { status, fault: Fault::new(code, message), extra: serde_json::Map::new() }
+        Self { status, fault: Fault::new(code, message), extra: None }
     }
 
     /// With one more field.
     pub fn with(mut self, key: &str, value: Value) -> Self {
-        self.extra.insert(key.to_owned(), value);
+        self.extra.get_or_insert_default().insert(key.to_owned(), value);
         self
     }
 
     /// The body.
     pub fn body(&self) -> Value {
-        let mut error = self.extra.clone();
+        let mut error = self.extra.as_deref().cloned().unwrap_or_default();
         error.insert("code".to_owned(), json!(self.fault.code));
         error.insert("message".to_owned(), json!(self.fault.message));
         json!({ "error": error })
@@ -54,7 +54,7 @@ impl From<Fault> for ApiError {
             "internal" | "store_corrupt" => 500,
             _ => 400,
         };
-        Self { status, fault, extra: serde_json::Map::new() }
+        Self { status, fault, extra: None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE};
 use http::{HeaderName, StatusCode};
 use serde_json::Value;
 use vance_shared::doc::Problem;
@@ -36,6 +36,10 @@ impl IntoResponse for ApiError {
         let response = json(self.status, &self.body());
         match self.status {
             401 => with_header(response, WWW_AUTHENTICATE, "Bearer realm=\"vance-brain\""),
+            426 => {
+                let response = with_header(response, UPGRADE, "websocket");
+                with_header(response, SEC_WEBSOCKET_VERSION, super::socket::VERSION)
+            }
             // A moment is enough for a restart or a free place.
             429 | 503 => with_header(response, RETRY_AFTER, "1"),
             _ => response,

@@ -41,14 +41,14 @@ const MAX_PATH_CHARS: usize = 200;
 pub(super) struct Gate {
     guardrails: Guardrails,
     principals: Arc<Principals>,
-    refusals: Semaphore,
+    refusals: Refusals,
     router: TowerToHyperService<Router>,
 }
 
 impl Gate {
     pub(super) fn new(guardrails: Guardrails, principals: Arc<Principals>, router: Router) -> Self {
         let router = TowerToHyperService::new(router);
-        Self { guardrails, principals, refusals: Semaphore::new(MAX_REFUSALS), router }
+        Self { guardrails, principals, refusals: Refusals::new(), router }
     }
 
     /// Answers a request, whatever it is.
@@ -78,7 +78,7 @@ impl Gate {
         }
         let caller = self.caller(request.headers());
         if caller.is_none() && !OPEN.contains(&request.uri().path()) {
-            return self.refuse().await.into_response();
+            return self.refusals.answer().await.into_response();
         }
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
@@ -110,9 +110,18 @@ impl Gate {
         let header = single(headers, &AUTHORIZATION).ok().flatten();
         self.principals.authenticate_header(header)
     }
+}
 
-    async fn refuse(&self) -> ApiError {
-        let Ok(_place) = self.refusals.try_acquire() else {
+/// Answers to those without a token: slow, and not too many at once.
+struct Refusals(Semaphore);
+
+impl Refusals {
+    fn new() -> Self {
+        Self(Semaphore::new(MAX_REFUSALS))
+    }
+
+    async fn answer(&self) -> ApiError {
+        let Ok(_place) = self.0.try_acquire() else {
             return ApiError::new(429, "busy", "too many requests without a valid token; try again later");
         };
         sleep(REFUSAL_WAIT).await;
@@ -178,5 +187,20 @@ impl<S: Sync> FromRequestParts<S> for Watcher {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
         caller(parts, WATCH).map(|_| Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_slow_and_bounded() {
+        let (refusals, begun) = (Refusals::new(), Instant::now());
+        let answers = futures_util::future::join_all((0..MAX_REFUSALS + 10).map(|_| refusals.answer())).await;
+        let of = |status: u16| answers.iter().filter(|a| a.status == status).count();
+        assert_eq!((of(401), of(429)), (MAX_REFUSALS, 10));
+        assert_eq!(begun.elapsed(), REFUSAL_WAIT);
+        assert_eq!(refusals.answer().await.status, 401, "places come back");
     }
 }

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, UPGRADE};
 use http::{StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::time::sleep;
@@ -17,13 +15,13 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use vance_shared::limits::HELLO_WAIT;
 
 use super::App;
-use super::answer::with_header;
+use super::answer::Answer;
 use super::gate::{FootCaller, header};
 use crate::api::ApiError;
 use crate::link;
 
 /// The one version that there is.
-const VERSION: &str = "13";
+pub(super) const VERSION: &str = "13";
 /// Bytes of a key before base64.
 const KEY_BYTES: usize = 16;
 
@@ -32,17 +30,14 @@ pub(super) async fn upgrade(
     State(app): State<Arc<App>>,
     FootCaller(caller): FootCaller,
     mut request: Request,
-) -> Response {
-    let accept = match check(&request) {
-        Ok(accept) => accept,
-        Err(refusal) => return refusal,
-    };
+) -> Answer {
+    let accept = check(&request)?;
     if app.shutdown.is_cancelled() {
-        return ApiError::new(503, "draining", "the Brain is shutting down; connect again in a moment").into_response();
+        return Err(ApiError::new(503, "draining", "the Brain is shutting down; connect again in a moment"));
     }
-    let Ok(place) = app.new_sockets.clone().try_acquire_owned() else {
-        return ApiError::new(503, "busy", "too many clients connect at once; try again in a moment").into_response();
-    };
+    let place = app.new_sockets.clone().try_acquire_owned();
+    let place =
+        place.map_err(|_| ApiError::new(503, "busy", "too many clients connect at once; try again in a moment"))?;
     let upgrade = hyper::upgrade::on(&mut request);
     let (brain, cut) = (app.brain.clone(), app.cut.clone());
     app.sockets.spawn(async move {
@@ -67,28 +62,24 @@ pub(super) async fn upgrade(
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    response
+    Ok(response)
 }
 
 /// The value of `Sec-WebSocket-Accept`, or what is wrong with the handshake (RFC 6455, 4.2.1).
-fn check(request: &Request) -> Result<HeaderValue, Response> {
+fn check(request: &Request) -> Answer<HeaderValue> {
     let headers = request.headers();
-    let version = header(headers, "sec-websocket-version").map_err(IntoResponse::into_response)?;
     let asks = request.version() == Version::HTTP_11
         && lists(headers, &CONNECTION, "upgrade")
         && lists(headers, &UPGRADE, "websocket");
-    if !asks || version != Some(VERSION) {
+    if !asks || header(headers, "sec-websocket-version")? != Some(VERSION) {
         let text = "this is the wire for Feet: a WebSocket handshake of version 13 is needed (`vancetope --brain URL` makes one)";
-        let response = ApiError::new(426, "upgrade_required", text).into_response();
-        let response = with_header(response, UPGRADE, "websocket");
-        return Err(with_header(response, SEC_WEBSOCKET_VERSION, VERSION));
+        return Err(ApiError::new(426, "upgrade_required", text));
     }
-    let key = header(headers, "sec-websocket-key").map_err(IntoResponse::into_response)?;
+    let key = header(headers, "sec-websocket-key")?;
     let key = key.filter(|key| STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == KEY_BYTES));
     let accept = key.and_then(|key| HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok());
     accept.ok_or_else(|| {
-        let text = "the handshake needs one `Sec-WebSocket-Key` of 16 bytes in base64";
-        ApiError::new(400, "bad_handshake", text).into_response()
+        ApiError::new(400, "bad_handshake", "the handshake needs one `Sec-WebSocket-Key` of 16 bytes in base64")
     })
 }
 
