@@ -119,7 +119,7 @@ impl Keeper {
             if signal {
                 let asked = self.signals.take();
                 self.reap();
-                if asked {
+                if asked || self.exit_code.is_some() {
                     break End { grace: DEFAULT_GRACE };
                 }
             }
