@@ -59,8 +59,14 @@ async fn serve(json: bool, args: ServeArgs) -> u8 {
         Ok(home) => home,
         Err(error) => return said(json, "home", &error.to_string(), &Value::Null, EXIT_FAILED),
     };
+    // An empty variable says nothing.
+    let given = |value: Option<String>| value.filter(|text| !text.is_empty());
+    let (listen, store) = (given(args.listen), given(args.store));
+    if let Some(Err(message)) = store.as_deref().map(args::check_store) {
+        return said(json, "setting", message, &Value::Null, EXIT_USAGE);
+    }
     limits::raise_open_files();
-    let options = ServeOptions { home, listen: args.listen, store: args.store };
+    let options = ServeOptions { home, listen, store };
     match serve::serve(options).await {
         Ok(()) => EXIT_OK,
         Err(error) => {

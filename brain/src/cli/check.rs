@@ -3,6 +3,7 @@
 use std::io;
 
 use serde_json::json;
+use vance_shared::show::plain;
 
 use super::{EXIT_OK, EXIT_USAGE, Screen};
 use crate::home::{self, Home};
@@ -15,14 +16,12 @@ pub(super) fn check(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
         let body = json!({ "ok": ok, "problems": loaded.problems, "warnings": loaded.warnings });
         screen.line(&body.to_string())?;
     } else {
+        let brain = plain(&home.brain().display().to_string());
+        if !home.brain().is_dir() {
+            writeln!(screen.remarks, "{brain} is not there: everything has its default")?;
+        }
         for warning in &loaded.warnings {
-            writeln!(
-                screen.remarks,
-                "{}:{}: warning: {}",
-                vance_shared::show::plain(&warning.file),
-                warning.line,
-                warning.message
-            )?;
+            writeln!(screen.remarks, "{}:{}: warning: {}", plain(&warning.file), warning.line, warning.message)?;
         }
         for problem in &loaded.problems {
             screen.line(&problem.to_string())?;
