@@ -8,12 +8,12 @@ use rmcp::model::{
     PingRequest, RequestMetaObject,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
-use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use vance_shared::json::Raw;
 
 use crate::client::Listeners;
+use crate::fault::verdict;
 use crate::handle::Progress;
 use crate::lane::{InFlight, Reply};
 use crate::stdio::Pipes;
@@ -178,57 +178,4 @@ async fn exchange(
     };
     listeners.remove(&token);
     ended
-}
-
-/// What a failed request means, and whether the server has to be reached anew.
-fn verdict(error: ServiceError) -> (Reply, Option<String>) {
-    match error {
-        ServiceError::McpError(error) => {
-            (Reply::Error { code: i64::from(error.code.0), message: error.message.into_owned() }, None)
-        }
-        ServiceError::TransportClosed => {
-            let why = "the connection was closed".to_owned();
-            (Reply::Lost { why: why.clone(), began: true }, Some(why))
-        }
-        ServiceError::TransportSend(error) => {
-            let (began, gone) =
-                error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>().map_or((true, true), reach);
-            let why = plain_cause(error.error.as_ref());
-            (Reply::Lost { why: why.clone(), began }, gone.then_some(why))
-        }
-        other => (Reply::Error { code: 0, message: other.to_string() }, None),
-    }
-}
-
-/// (the request may have reached the server's tool, the server has to be reached anew)
-fn reach(error: &StreamableHttpError<reqwest::Error>) -> (bool, bool) {
-    match error {
-        StreamableHttpError::Client(error) => (!error.is_connect(), true),
-        // Refused before a tool was looked at.
-        StreamableHttpError::SessionExpired => (false, true),
-        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => (false, false),
-        StreamableHttpError::HttpStatus(status) => (status.status != 429, false),
-        StreamableHttpError::ResponseBodyTooLarge { .. } => (true, false),
-        _ => (true, true),
-    }
-}
-
-/// An error and its causes in one line: HTTP libraries hide what matters in the last one. Never an URL: it may hold a secret.
-pub(crate) fn plain_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = match error.downcast_ref::<reqwest::Error>() {
-            Some(error) if error.is_connect() => "cannot connect".to_owned(),
-            Some(error) if error.is_timeout() => "timed out".to_owned(),
-            Some(_) => "the HTTP request failed".to_owned(),
-            None if error.source().is_some_and(|source| source.is::<reqwest::Error>()) => String::new(),
-            None => vance_shared::show::plain(&error.to_string().chars().take(300).collect::<String>()),
-        };
-        if !text.is_empty() && !parts.iter().any(|part| part.contains(&text)) {
-            parts.push(text);
-        }
-        next = error.source();
-    }
-    parts.join(": ")
 }

@@ -34,11 +34,13 @@ pub(crate) enum Reply {
     Busy,
 }
 
+type Cancel = Box<dyn FnOnce(&str) + Send>;
+
 /// A request under way. Dropping it tells the server that nobody waits any more.
 pub(crate) struct InFlight {
     pub(crate) reply: std::pin::Pin<Box<dyn Future<Output = Reply> + Send>>,
     pub(crate) progress: mpsc::Receiver<Progress>,
-    cancel: Option<Box<dyn FnOnce(&str) + Send>>,
+    cancel: Option<Cancel>,
 }
 
 impl InFlight {

@@ -7,6 +7,7 @@ mod call;
 mod client;
 mod conn;
 pub mod env;
+mod fault;
 pub mod guard;
 mod handle;
 mod lane;

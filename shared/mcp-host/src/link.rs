@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use vance_shared::launch::{LaunchPlan, Transport};
 
 use crate::client::{Client, Listeners};
-use crate::conn::{Conn, Http, plain_cause};
+use crate::conn::{Conn, Http};
 use crate::env;
+use crate::fault;
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::shared::Era;
@@ -149,7 +150,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     let why = match fault {
         None => format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()),
         Some(_) if pipes.ended.is_cancelled() => body.ended().await,
-        Some(error) => format!("the handshake failed: {}", plain_cause(&error)),
+        Some(error) => format!("the handshake failed: {}", fault::handshake(&error)),
     };
     body.close(SHORT_GRACE).await;
     Err(refused(why, next))
@@ -163,7 +164,7 @@ async fn reach_http(
     let Reach { plan, env, era, changed, stop } = to;
     let hopeless = |why: String| Refused { why, hopeless: true, next: era };
     let headers = http_headers(headers).map_err(hopeless)?;
-    let client = http_client().map_err(|error| hopeless(plain_cause(&error)))?;
+    let client = http_client().map_err(|error| hopeless(fault::request(&error)))?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(headers)
         .max_concurrent_requests(HTTP_REQUESTS);
@@ -178,7 +179,7 @@ async fn reach_http(
             let conn = Conn::Http(Http { peer: running.peer().clone(), listeners, trouble });
             return Ok((Link { running, body: Body::Http { trouble: heard } }, conn));
         }
-        Ok(Err(error)) => (format!("the handshake failed: {}", plain_cause(&error)), true),
+        Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),
         Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
     };
     let next = match era {

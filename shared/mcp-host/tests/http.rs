@@ -26,7 +26,7 @@ async fn serve(dir: &Path, port: u16, words: &[&str]) -> GuardedChild {
     argv.push(port.to_string());
     argv.extend(words.iter().map(|word| (*word).to_owned()));
     let env = vance_mcp_host::env::ambient();
-    guard::spawn(Spawn {
+    let server = guard::spawn(Spawn {
         argv,
         cwd: dir.to_owned(),
         env,
@@ -34,7 +34,11 @@ async fn serve(dir: &Path, port: u16, words: &[&str]) -> GuardedChild {
         guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
     })
     .await
-    .unwrap()
+    .unwrap();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    server
 }
 
 fn plan(port: u16, headers: &[(&str, &str)]) -> LaunchPlan {
@@ -43,11 +47,11 @@ fn plan(port: u16, headers: &[(&str, &str)]) -> LaunchPlan {
     host::plan(Transport::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers })
 }
 
-async fn host_of(words: &[&str], headers: &[(&str, &str)]) -> (Host, GuardedChild, u16) {
+async fn host_of(words: &[&str], headers: &[(&str, &str)]) -> (Host, GuardedChild) {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
     let server = serve(dir.path(), port, words).await;
     let host = Host::start(plan(port, headers), dir);
-    (host, server, port)
+    (host, server)
 }
 
 async fn finish(host: Host, mut server: GuardedChild) {
@@ -60,7 +64,7 @@ async fn finish(host: Host, mut server: GuardedChild) {
 fn a_server_behind_http_takes_calls_with_their_metadata_and_its_session_is_closed() {
     run(async {
         let home = std::env::var("HOME").unwrap();
-        let (host, server, _) = host_of(&[&format!("need={home}")], &[("X-Key", "${env:HOME}")]).await;
+        let (host, server) = host_of(&[&format!("need={home}")], &[("X-Key", "${env:HOME}")]).await;
         host.up().await;
         let request = host.request("echo", json!({"a": 1}));
         let (id, trace) = (request.call_id.to_string(), request.trace.to_string());
@@ -78,7 +82,7 @@ fn a_server_behind_http_takes_calls_with_their_metadata_and_its_session_is_close
 #[test]
 fn a_forgotten_session_is_made_anew_and_the_tools_are_read_again() {
     run(async {
-        let (host, server, _) = host_of(&[], &[]).await;
+        let (host, server) = host_of(&[], &[]).await;
         host.up().await;
         assert!(!host.tool_names().contains(&"fake__new".to_owned()));
         let forgot = host.call("forget", json!({})).await;
@@ -94,19 +98,18 @@ fn a_forgotten_session_is_made_anew_and_the_tools_are_read_again() {
 #[test]
 fn a_server_that_dies_in_a_call_leaves_it_unknown_and_is_found_again() {
     run(async {
-        let (host, server, port) = host_of(&[], &[]).await;
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let server = serve(dir.path(), port, &[]).await;
+        let mut plan = plan(port, &[]);
+        plan.restart.max_restarts = 1_000;
+        let host = Host::start(plan, dir);
         host.up().await;
         let outcome = host.call("die", json!({})).await;
         assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
         host.until("down", |host| host.handle.state() != HostState::Up).await;
         drop(server);
         let server = serve(host.dir.path(), port, &[]).await;
-        // The budget of two restarts may be used up meanwhile; then the slow retry finds it.
-        let deadline = std::time::Instant::now() + Duration::from_secs(100);
-        while host.handle.state() != HostState::Up {
-            assert!(std::time::Instant::now() < deadline, "{}", host.handle.state());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        host.up().await;
         assert_eq!(host.call("echo", json!({})).await.word(), "done");
         finish(host, server).await;
     });
@@ -115,7 +118,7 @@ fn a_server_that_dies_in_a_call_leaves_it_unknown_and_is_found_again() {
 #[test]
 fn an_event_stream_without_an_end_expires_and_the_cancel_goes_upstream() {
     run(async {
-        let (host, server, _) = host_of(&[], &[]).await;
+        let (host, server) = host_of(&[], &[]).await;
         host.up().await;
         let mut request = host.request("wait", json!({}));
         request.timeout = Duration::from_millis(500);
@@ -137,7 +140,7 @@ fn an_event_stream_without_an_end_expires_and_the_cancel_goes_upstream() {
 #[test]
 fn a_result_that_is_too_large_and_an_http_500_cost_only_their_call() {
     run(async {
-        let (host, server, _) = host_of(&[], &[]).await;
+        let (host, server) = host_of(&[], &[]).await;
         host.up().await;
         for tool in ["big", "broken"] {
             let outcome = host.call(tool, json!({})).await;
@@ -154,8 +157,8 @@ fn a_refusal_a_foreign_redirect_and_a_dead_port_fail_with_their_reason() {
         let elsewhere = free_port();
         let (home, other) = (tempfile::tempdir().unwrap(), format!("redirect=http://127.0.0.1:{elsewhere}/mcp"));
         let innocent = serve(home.path(), elsewhere, &[]).await;
-        for (word, reason) in [("401", "authorization required"), (&other, "307")] {
-            let (host, server, _) = host_of(&[word], &[("Authorization", "Bearer secret")]).await;
+        for (word, reason) in [("401", "http 401"), (&other, "307")] {
+            let (host, server) = host_of(&[word], &[("Authorization", "Bearer secret")]).await;
             host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
             let state = host.handle.state().to_string();
             assert!(state.to_lowercase().contains(reason), "{word}: {state}");

@@ -18,17 +18,17 @@ use vance_shared::trace::TraceContext;
 use vance_supervise::SupervisorRef;
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Host {
-    pub handle: McpHandle,
-    pub supervisor: SupervisorRef,
+pub(crate) struct Host {
+    pub(crate) handle: McpHandle,
+    pub(crate) supervisor: SupervisorRef,
     events: Arc<Mutex<Vec<HostEvent>>>,
-    pub dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// Runs a test on the threads of a program.
-pub fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     // The second of two tests in one process finds it installed.
     drop(rustls::crypto::ring::default_provider().install_default());
     if let Ok(filter) = std::env::var("TEST_LOG") {
@@ -37,7 +37,7 @@ pub fn run(test: impl Future<Output = ()>) {
     vance_supervise::run(2, test).unwrap();
 }
 
-pub fn fake(dir: &Path, words: &[&str]) -> Transport {
+pub(crate) fn fake(dir: &Path, words: &[&str]) -> Transport {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/fake.py");
     let ledger = dir.join("ledger");
     let mut argv = vec!["python3".to_owned(), script.to_str().unwrap().to_owned(), ledger.to_str().unwrap().to_owned()];
@@ -45,7 +45,7 @@ pub fn fake(dir: &Path, words: &[&str]) -> Transport {
     Transport::Stdio { argv, cwd: None, env: BTreeMap::new() }
 }
 
-pub fn plan(transport: Transport) -> LaunchPlan {
+pub(crate) fn plan(transport: Transport) -> LaunchPlan {
     LaunchPlan {
         pack: PackName::parse("fake").unwrap(),
         origin: Origin::Global,
@@ -62,18 +62,18 @@ pub fn plan(transport: Transport) -> LaunchPlan {
 
 impl Host {
     /// A fake server with these words.
-    pub fn of_fake(words: &[&str]) -> Host {
+    pub(crate) fn of_fake(words: &[&str]) -> Host {
         Self::with(words, |plan| plan)
     }
 
     /// And with a changed plan.
-    pub fn with(words: &[&str], change: impl FnOnce(LaunchPlan) -> LaunchPlan) -> Host {
+    pub(crate) fn with(words: &[&str], change: impl FnOnce(LaunchPlan) -> LaunchPlan) -> Host {
         let dir = tempfile::tempdir().unwrap();
         let plan = change(plan(fake(dir.path(), words)));
         Self::start(plan, dir)
     }
 
-    pub fn start(plan: LaunchPlan, dir: tempfile::TempDir) -> Host {
+    pub(crate) fn start(plan: LaunchPlan, dir: tempfile::TempDir) -> Host {
         let env = HostEnv {
             state_dir: dir.path().join("state"),
             project_dir: Some(dir.path().join("the project")),
@@ -87,11 +87,11 @@ impl Host {
         Host { handle, supervisor: SupervisorRef::start(spec), events, dir }
     }
 
-    pub fn events(&self) -> Vec<HostEvent> {
+    pub(crate) fn events(&self) -> Vec<HostEvent> {
         self.events.lock().unwrap().clone()
     }
 
-    pub async fn until(&self, what: &str, condition: impl Fn(&Host) -> bool) {
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&Host) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(self) {
             assert!(
@@ -104,12 +104,12 @@ impl Host {
         }
     }
 
-    pub async fn up(&self) {
+    pub(crate) async fn up(&self) {
         self.until("up", |host| host.handle.state() == HostState::Up).await;
     }
 
     /// Ends everything, as a program does, and shows that nobody is left.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let pids = self.pids();
         self.supervisor.shutdown().await;
         assert_eq!(self.handle.state(), HostState::Stopped);
@@ -118,19 +118,19 @@ impl Host {
     }
 
     /// What the server did, by its own ledger.
-    pub fn ledger(&self) -> String {
+    pub(crate) fn ledger(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("ledger")).unwrap_or_default()
     }
 
-    pub fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         self.ledger().lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect()
     }
 
-    pub fn count(&self, line: &str) -> usize {
+    pub(crate) fn count(&self, line: &str) -> usize {
         self.ledger().lines().filter(|l| *l == line).count()
     }
 
-    pub fn request(&self, subtool: &str, arguments: Value) -> CallRequest {
+    pub(crate) fn request(&self, subtool: &str, arguments: Value) -> CallRequest {
         CallRequest {
             call_id: CallId::generate(),
             tool: ToolName::of_subtool(&PackName::parse("fake").unwrap(), subtool),
@@ -143,27 +143,27 @@ impl Host {
         }
     }
 
-    pub async fn call(&self, subtool: &str, arguments: Value) -> Outcome {
+    pub(crate) async fn call(&self, subtool: &str, arguments: Value) -> Outcome {
         self.handle.call(self.request(subtool, arguments)).await
     }
 
-    pub fn tool_names(&self) -> Vec<String> {
+    pub(crate) fn tool_names(&self) -> Vec<String> {
         self.handle.tools().iter().map(|tool| tool.name.to_string()).collect()
     }
 }
 
-pub fn text_of(outcome: &Outcome) -> String {
+pub(crate) fn text_of(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done(result) => result.joined_text(),
         other => panic!("expected a result, got {other:?}"),
     }
 }
 
-pub fn json_of(outcome: &Outcome) -> Value {
+pub(crate) fn json_of(outcome: &Outcome) -> Value {
     serde_json::from_str(&text_of(outcome)).unwrap()
 }
 
-pub fn code_of(outcome: &Outcome) -> &str {
+pub(crate) fn code_of(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Failed { error, .. } => &error.code,
         other => panic!("expected a failure, got {other:?}"),
@@ -171,28 +171,28 @@ pub fn code_of(outcome: &Outcome) -> &str {
 }
 
 /// A zombie whose parent is init is init's to collect, and gone for us; any other zombie is ours and counts.
-pub fn lives(pid: i32) -> bool {
+pub(crate) fn lives(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z 1 "))
 }
 
 /// Where the real servers are installed.
-pub fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     std::env::var_os("VANCE_TEST_CACHE").map_or_else(|| home.join(".cache/vancetope-test"), PathBuf::from)
 }
 
 /// A file of a real server. One that is missing fails the test.
-pub fn installed(path: &str) -> String {
+pub(crate) fn installed(path: &str) -> String {
     let file = cache().join(path);
     assert!(file.exists(), "{} is missing: run tests/install-components.sh", file.display());
     file.to_str().unwrap().to_owned()
 }
 
-pub fn stdio(argv: &[&str]) -> Transport {
+pub(crate) fn stdio(argv: &[&str]) -> Transport {
     Transport::Stdio { argv: argv.iter().map(|word| (*word).to_owned()).collect(), cwd: None, env: BTreeMap::new() }
 }
 
-pub fn message(text: &str) -> Value {
+pub(crate) fn message(text: &str) -> Value {
     json!({"message": text})
 }
