@@ -72,12 +72,23 @@ pub struct Written {
     pub written: Result<(), String>,
 }
 
+/// What the journal has of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kept {
+    /// It is here.
+    Here(Outcome),
+    /// It was acknowledged and forgotten.
+    Forgotten,
+    /// It should be here and is not: the disk did not take it, or the file is damaged.
+    Lost,
+}
+
 /// What the writer is asked to do.
 pub(super) enum Op {
     Begin { call_id: CallId, attempt: u32, tool: String, replay: Replay, durable: Option<mpsc::Sender<Written>> },
     Store(CallResult),
     Forget(CallId),
-    Load(CallId, oneshot::Sender<Option<Outcome>>),
+    Load(CallId, oneshot::Sender<Kept>),
     Rows(SyncSender<Vec<Row>>),
     Flush(oneshot::Sender<()>),
 }
@@ -130,11 +141,13 @@ impl Journal {
         self.put(Op::Forget(call_id))
     }
 
-    /// A kept result's outcome.
-    pub async fn load(&self, call_id: CallId) -> Option<Outcome> {
+    /// What is kept of a call's result.
+    pub async fn load(&self, call_id: CallId) -> Kept {
         let (answer, answered) = oneshot::channel();
-        self.put(Op::Load(call_id, answer)).ok()?;
-        answered.await.ok().flatten()
+        match self.put(Op::Load(call_id, answer)) {
+            Ok(()) => answered.await.unwrap_or(Kept::Lost),
+            Err(_) => Kept::Lost,
+        }
     }
 
     /// All calls, tombstones included, in the order of their beginning. Waits for the disk: for an actor's start only.

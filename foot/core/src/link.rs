@@ -88,7 +88,7 @@ pub enum Stop {
     Unauthorized,
     /// The session is somebody else's, or the token's scope is too small.
     #[error(
-        "the Brain refuses this session or this token's scope; leave --session out, or use a token with scope foot of the session's owner"
+        "the Brain refuses this session, this token's scope or the host name of its URL; leave --session out, use a token with scope foot of the session's owner, or add the host to allowed_hosts in brain.yaml"
     )]
     Forbidden,
     /// No common version.

@@ -42,12 +42,12 @@ pub(crate) enum Outgoing {
     /// At hand.
     Ready(CallResult),
     /// To be read from the journal when its turn comes.
-    Kept(Kept),
+    FromJournal(FromJournal),
 }
 
 /// A result that the journal holds.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct FromJournal {
     pub(crate) call_id: CallId,
     pub(crate) attempt: u32,
     pub(crate) traceparent: Option<TraceContext>,
@@ -154,7 +154,7 @@ impl Dispatcher {
             }
             Effect::Send(result) => {
                 let result = match size(&result.outcome) > INLINE_BYTES {
-                    true => Outgoing::Kept(Kept {
+                    true => Outgoing::FromJournal(FromJournal {
                         call_id: result.call_id,
                         attempt: result.attempt,
                         traceparent: result.traceparent,
@@ -165,7 +165,7 @@ impl Dispatcher {
                 None
             }
             Effect::Resend { call_id, attempt, traceparent } => {
-                self.result(Outgoing::Kept(Kept { call_id, attempt, traceparent }));
+                self.result(Outgoing::FromJournal(FromJournal { call_id, attempt, traceparent }));
                 None
             }
             Effect::CancelRun { call_id, reason } => {

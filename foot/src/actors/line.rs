@@ -27,10 +27,10 @@ use vance_supervise::{ActorRef, Refusal};
 
 use super::announce::{self, Announced};
 use super::catalogue::Catalogue;
-use super::dispatcher::{Dispatcher, Kept, Outbox, Outgoing, TakeInflight, ToDispatcher};
+use super::dispatcher::{Dispatcher, FromJournal, Outbox, Outgoing, TakeInflight, ToDispatcher};
 use super::link::{Link, ToLink};
 use super::runs::Runs;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 
 /// Pause before a restarting Dispatcher is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
@@ -294,7 +294,7 @@ struct Writer {
     journal: Arc<Journal>,
     /// Frames of a result, or of a change of the tool table.
     waiting: VecDeque<String>,
-    kept: Option<Kept>,
+    kept: Option<FromJournal>,
 }
 
 impl Writer {
@@ -312,7 +312,7 @@ impl Writer {
                     }
                     if let Some(kept) = self.kept.take() {
                         let result = self.load(kept).await;
-                        self.waiting.extend(split(result));
+                        self.waiting.extend(result.map(split).unwrap_or_default());
                         continue;
                     }
                     tokio::select! {
@@ -326,7 +326,7 @@ impl Writer {
                         Some(result) = self.results.recv() => {
                             match result {
                                 Outgoing::Ready(result) => self.waiting.extend(split(result)),
-                                Outgoing::Kept(kept) => self.kept = Some(kept),
+                                Outgoing::FromJournal(kept) => self.kept = Some(kept),
                             }
                             continue;
                         }
@@ -349,7 +349,7 @@ impl Writer {
         if self.waiting.is_empty() && self.kept.is_none() {
             match self.results.try_recv() {
                 Ok(Outgoing::Ready(result)) => self.waiting.extend(split(result)),
-                Ok(Outgoing::Kept(kept)) => self.kept = Some(kept),
+                Ok(Outgoing::FromJournal(kept)) => self.kept = Some(kept),
                 Err(_) => {}
             }
         }
@@ -361,10 +361,16 @@ impl Writer {
         self.waiting.extend(frames.into_iter().map(|frame| encode(&ToBrain::ToolsChanged(frame))));
     }
 
-    async fn load(&self, kept: Kept) -> CallResult {
-        let Kept { call_id, attempt, traceparent } = kept;
-        let gone = || Outcome::Unknown { reason: "the call ran, but its result could not be kept".to_owned() };
-        let outcome = self.journal.load(call_id.clone()).await.unwrap_or_else(gone);
-        CallResult { call_id, attempt, outcome, traceparent }
+    /// `None`: the Brain has it by now.
+    async fn load(&self, kept: FromJournal) -> Option<CallResult> {
+        let FromJournal { call_id, attempt, traceparent } = kept;
+        let outcome = match self.journal.load(call_id.clone()).await {
+            journal::Kept::Here(outcome) => outcome,
+            journal::Kept::Forgotten => return None,
+            journal::Kept::Lost => {
+                Outcome::Unknown { reason: "the call ran, but its result could not be kept".to_owned() }
+            }
+        };
+        Some(CallResult { call_id, attempt, outcome, traceparent })
     }
 }

@@ -46,6 +46,7 @@ impl ToolHost for Tools {
                     () = bench.go.notified() => Outcome::Done(ToolResult::text("waited")),
                     () = call.cancel.cancelled() => Outcome::Cancelled { reason: "stopped".to_owned() },
                 },
+                "kept" => Outcome::Done(ToolResult::text("x".repeat(300 * 1024))),
                 "big" => Outcome::Done(ToolResult::text("ü\"".repeat(1 << 20))),
                 _ => Outcome::Done(ToolResult::text(call.arguments.get())),
             }
@@ -106,6 +107,7 @@ fn start_with(config: FootConfig, bench: &Arc<Bench>) -> Foot {
         tool(bench, "echo", Replay::Safe),
         tool(bench, "act", Replay::Unsafe),
         tool(bench, "wait", Replay::Unsafe),
+        tool(bench, "kept", Replay::Safe),
         tool(bench, "big", Replay::Safe),
         tool(bench, "panics", Replay::Safe),
     ];
@@ -120,6 +122,10 @@ struct World {
 }
 
 impl World {
+    async fn new() -> Self {
+        World { brain: Brain::listen().await, home: tempfile::tempdir().unwrap(), bench: Arc::default() }
+    }
+
     fn foot(&self) -> Foot {
         start_with(config(self.home.path(), Some(&self.brain.url)), &self.bench)
     }
@@ -128,7 +134,7 @@ impl World {
 /// Runs a story on an actor thread. A story that hangs fails.
 fn story(tell: impl AsyncFnOnce(World)) {
     vance_supervise::run(2, async {
-        let world = World { brain: Brain::listen().await, home: tempfile::tempdir().unwrap(), bench: Arc::default() };
+        let world = World::new().await;
         tokio::time::timeout(Duration::from_secs(30), tell(world)).await.expect("the story hangs");
     })
     .unwrap();
@@ -158,7 +164,7 @@ fn the_hello_has_the_documents_shape_and_the_token() {
         assert_eq!(hello.protocol, [1]);
         assert!(hello.machine.is_some_and(|m| !m.is_empty()) && hello.working_dir.unwrap().ends_with("/project"));
         let tools: HashMap<&str, Replay> = hello.available_tools.iter().map(|t| (t.name.as_str(), t.replay)).collect();
-        assert_eq!(tools.len(), 5);
+        assert_eq!(tools.len(), 6);
         assert_eq!((tools["echo"], tools["act"]), (Replay::Safe, Replay::Unsafe));
         assert_eq!(foot.connection().borrow().clone(), Connection::Connecting);
         line.welcome(vec![]).await;
@@ -382,17 +388,23 @@ fn after_a_restart_of_the_process_an_unsafe_call_that_ran_is_unknown_and_a_kept_
 /// Cuts at random moments, and a Brain that reconciles as it should. Judged by the tools' own ledger.
 #[test]
 fn whenever_the_line_is_cut_each_call_ends_once_and_no_unsafe_one_runs_twice() {
-    for seed in 0..24 {
-        story(async |world| cuts_at_random(&world, fastrand::Rng::with_seed(seed)).await);
-    }
+    // Side by side: after the first cut the link takes its time, so that a Brain in trouble is not hammered.
+    story(async |_| {
+        let worlds = (0..16).map(|seed| async move {
+            let world = World::new().await;
+            cuts_at_random(&world, fastrand::Rng::with_seed(seed)).await;
+        });
+        futures_util::future::join_all(worlds).await;
+    });
 }
 
 async fn cuts_at_random(world: &World, mut random: fastrand::Rng) {
     const CALLS: usize = 30;
+    const MAX_CUTS: usize = 3;
     let foot = world.foot();
     let mut line = world.brain.attach().await;
     let mut open: std::collections::BTreeMap<CallId, vance_shared::wire::Call> =
-        (0..CALLS).map(|n| (id(n), call(n, ["act", "echo", "big"][if n % 10 == 9 { 2 } else { n % 2 }]))).collect();
+        (0..CALLS).map(|n| (id(n), call(n, ["act", "echo", "kept"][if n % 10 == 9 { 2 } else { n % 2 }]))).collect();
     let mut assembly = Assembly::default();
     let mut cuts = 0;
     let mut acks = Vec::new();
@@ -400,7 +412,7 @@ async fn cuts_at_random(world: &World, mut random: fastrand::Rng) {
         line.send(ToFoot::Call(call.clone())).await;
     }
     while !open.is_empty() {
-        if cuts < 8 && random.u8(..) < 32 {
+        if cuts < MAX_CUTS && random.u8(..) < 24 {
             cuts += 1;
             line.cut();
             line = world.brain.accept().await;
@@ -424,12 +436,12 @@ async fn cuts_at_random(world: &World, mut random: fastrand::Rng) {
             other => panic!("{other:?}"),
         };
         assert_eq!(result.outcome.word(), "done");
-        // Half of the acks are lost with a line that is cut right after.
-        if random.bool() {
+        // Some acks are lost with the line.
+        if random.u8(..) < 224 {
             open.remove(&result.call_id);
             line.send(ToFoot::ResultAck(vance_shared::wire::ResultAck { call_id: result.call_id.clone() })).await;
             acks.push(result.call_id);
-        } else if cuts < 8 {
+        } else if cuts < MAX_CUTS {
             cuts += 1;
             line.cut();
             line = world.brain.accept().await;
@@ -545,7 +557,7 @@ fn without_a_brain_tools_run_and_packs_of_the_project_are_named() {
         assert_eq!(summary.to_string(), "loaded 0 pack(s) → 0 tool(s); 1 skipped, 0 failed");
         assert_eq!(summary.skipped[0].pack, "chrome");
         assert_eq!(foot.connected().await, Connection::Local);
-        assert_eq!(foot.tools().len(), 5);
+        assert_eq!(foot.tools().len(), 6);
         let call = |tool: &str| LocalCall {
             call_id: id(1),
             tool: tool.to_owned(),

@@ -9,8 +9,8 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::tool::Replay;
 
-use super::JournalFault;
 use super::group::Change;
+use super::{JournalFault, Kept};
 use crate::paths::shown;
 
 /// The shape that this release writes.
@@ -133,18 +133,22 @@ impl Store {
         transaction.commit()
     }
 
-    /// A finished call's outcome.
-    pub(super) fn load(&self, call_id: &CallId) -> Result<Option<Outcome>, rusqlite::Error> {
-        let mut select =
-            self.connection.prepare_cached("SELECT outcome FROM calls WHERE call_id = ?1 AND state = 1")?;
-        let text: Option<Option<String>> = select.query_row([call_id.as_str()], |row| row.get(0)).optional()?;
-        Ok(text.flatten().and_then(|text| match serde_json::from_str(&text) {
-            Ok(outcome) => Some(outcome),
-            Err(error) => {
+    /// What is kept of a call's result.
+    pub(super) fn load(&self, call_id: &CallId) -> Result<Kept, rusqlite::Error> {
+        let mut select = self.connection.prepare_cached("SELECT state, outcome FROM calls WHERE call_id = ?1")?;
+        let row = select.query_row([call_id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?))).optional()?;
+        let text: String = match row {
+            Some((1, Some(text))) => text,
+            Some((2, _)) => return Ok(Kept::Forgotten),
+            Some(_) | None => return Ok(Kept::Lost),
+        };
+        Ok(serde_json::from_str(&text).map_or_else(
+            |error| {
                 tracing::error!("{}: call {call_id}: {error}", self.path);
-                None
-            }
-        }))
+                Kept::Lost
+            },
+            Kept::Here,
+        ))
     }
 
     /// All calls in the order of their beginning.

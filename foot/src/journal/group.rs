@@ -9,7 +9,7 @@ use vance_shared::ids::CallId;
 use vance_shared::tool::Replay;
 use vance_shared::wire::CallResult;
 
-use super::Written;
+use super::{Kept, Written};
 
 /// Changes kept over failed writes. Beyond it, tombstones go: a lost one costs a late duplicate its answer.
 const MAX_KEPT: usize = 8192;
@@ -71,9 +71,14 @@ impl Group {
         })
     }
 
-    /// The outcome that waits to be written, if the disk does not take it.
-    pub(super) fn outcome(&self, call_id: &CallId) -> Option<Outcome> {
-        self.changes.get(call_id).and_then(|change| change.outcome.clone())
+    /// What waits to be written of a call's result, if the disk does not take it.
+    pub(super) fn kept(&self, call_id: &CallId) -> Option<Kept> {
+        let change = self.changes.get(call_id)?;
+        match (&change.outcome, change.state) {
+            (Some(outcome), _) => Some(Kept::Here(outcome.clone())),
+            (None, RowState::Forgotten) => Some(Kept::Forgotten),
+            (None, RowState::Running { .. } | RowState::Finished) => None,
+        }
     }
 
     pub(super) fn changes(&self) -> impl Iterator<Item = (&CallId, &Change)> {

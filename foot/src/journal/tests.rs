@@ -37,8 +37,9 @@ async fn calls_survive_the_end_of_the_process() {
     journal.store(result(3, "kept")).unwrap();
     journal.store(result(4, "gone")).unwrap();
     journal.forget(id(4)).unwrap();
-    assert_eq!(journal.load(id(3)).await, Some(result(3, "kept").outcome));
-    assert_eq!(journal.load(id(4)).await, None);
+    assert_eq!(journal.load(id(3)).await, Kept::Here(result(3, "kept").outcome));
+    assert_eq!(journal.load(id(4)).await, Kept::Forgotten);
+    assert_eq!(journal.load(id(9)).await, Kept::Lost);
     drop(journal);
     let journal = open(&dir);
     let running = RowState::Running { attached: false };
@@ -53,7 +54,7 @@ async fn calls_survive_the_end_of_the_process() {
             ("call_4".to_owned(), RowState::Forgotten, Replay::Safe),
         ]
     );
-    assert_eq!(journal.load(id(3)).await, Some(result(3, "kept").outcome));
+    assert_eq!(journal.load(id(3)).await, Kept::Here(result(3, "kept").outcome));
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn a_large_result_and_a_result_without_a_beginning_are_kept() {
     };
     let large = CallResult { outcome: Outcome::Done(large), ..result(1, "") };
     journal.store(large.clone()).unwrap();
-    assert_eq!(journal.load(id(1)).await, Some(large.outcome));
+    assert_eq!(journal.load(id(1)).await, Kept::Here(large.outcome));
     assert_eq!(states(&journal), [("call_1".to_owned(), RowState::Finished, Replay::Unsafe)]);
 }
 
@@ -114,7 +115,7 @@ async fn a_disk_that_says_no_refuses_unsafe_calls_and_keeps_results_for_later() 
     let written = reports.recv().await.unwrap().written;
     assert!(written.as_ref().is_err_and(|why| why.contains("disk full")), "{written:?}");
     journal.store(result(2, "kept")).unwrap();
-    assert_eq!(journal.load(id(2)).await, Some(result(2, "kept").outcome), "from memory meanwhile");
+    assert_eq!(journal.load(id(2)).await, Kept::Here(result(2, "kept").outcome), "from memory meanwhile");
     blocker.execute_batch("DROP TRIGGER no").unwrap();
     journal.flush().await.unwrap();
     drop(journal);

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::Op;
 use super::file::Store;
 use super::group::Group;
+use super::{Kept, Op};
 
 /// How long a write that nobody waits for may be collected: calls that are over by then cost one row.
 const COLLECT: Duration = Duration::from_millis(2);
@@ -81,9 +81,9 @@ impl Writer {
             Op::Forget(call_id) => self.group.forget(call_id),
             Op::Load(call_id, answer) => {
                 self.write();
-                let outcome =
-                    self.group.outcome(&call_id).or_else(|| self.read(|store| store.load(&call_id)).flatten());
-                if answer.send(outcome).is_err() {
+                let kept = self.group.kept(&call_id);
+                let kept = kept.or_else(|| self.read(|store| store.load(&call_id))).unwrap_or(Kept::Lost);
+                if answer.send(kept).is_err() {
                     tracing::debug!("nobody waits for a kept result");
                 }
             }
