@@ -62,8 +62,9 @@ impl Guardrails {
     pub fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), Refused> {
         let shown = |text: &str| vance_shared::show::quoted(text, 80);
         let given = host.unwrap_or_default();
-        // Plain HTTP's own port is left out of the header.
-        if !authority(given).is_some_and(|authority| self.allows(&authority, 80)) {
+        // Any port of ours: behind a tunnel (`ssh -L`) it is another than the one we listen on, and rebinding betrays itself by the
+        // name. Plain HTTP's own port is left out of the header.
+        if !authority(given).is_some_and(|authority| self.is_ours(&authority.host) || self.is_listed(&authority, 80)) {
             return Err(Refused::Host(shown(given)));
         }
         match origin {
@@ -80,17 +81,23 @@ impl Guardrails {
             "https" => 443,
             _ => return false,
         };
-        authority(rest).is_some_and(|authority| self.allows(&authority, default_port))
+        // A page of another local server is another page: here the port counts.
+        authority(rest).is_some_and(|authority| {
+            let same_port = authority.port.unwrap_or(default_port) == self.port;
+            (self.is_ours(&authority.host) && same_port) || self.is_listed(&authority, default_port)
+        })
     }
 
-    fn allows(&self, given: &Authority, default_port: u16) -> bool {
-        let ours = match &given.host {
+    fn is_ours(&self, host: &Host) -> bool {
+        match host {
             Host::Name(name) => name == "localhost",
             Host::Address(ip) => ip.is_loopback() || self.address == Some(*ip),
-        };
+        }
+    }
+
+    fn is_listed(&self, given: &Authority, default_port: u16) -> bool {
         let port = given.port.unwrap_or(default_port);
-        let listed = |entry: &Authority| entry.host == given.host && entry.port.is_none_or(|wanted| wanted == port);
-        (ours && port == self.port) || self.allowed.iter().any(listed)
+        self.allowed.iter().any(|entry| entry.host == given.host && entry.port.is_none_or(|wanted| wanted == port))
     }
 }
 
@@ -158,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_ours_by_address_and_port() {
+    fn a_host_is_ours_by_its_address_whatever_the_port() {
         let rails = rails("127.0.0.1:9990", &[]);
         for (host, ok) in [
             ("127.0.0.1:9990", true),
@@ -169,9 +176,9 @@ mod tests {
             ("[::1]:9990", true),
             ("[0:0:0:0:0:0:0:1]:9990", true),
             ("[::ffff:127.0.0.1]:9990", true),
-            ("127.0.0.1", false),
-            ("127.0.0.1:80", false),
-            ("127.0.0.1:9991", false),
+            ("127.0.0.1", true),
+            ("127.0.0.1:80", true),
+            ("127.0.0.1:9991", true),
             ("127.0.0.1:", false),
             ("127.0.0.1:+9990", false),
             ("127.0.0.1:09990x", false),

@@ -5,22 +5,25 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use tempfile::TempDir;
 
-/// A temporary home (and a working directory inside it).
+/// A temporary home, and beside it the working directory of its Foot.
 pub struct Home {
     dir: TempDir,
+    home: PathBuf,
 }
 
 impl Home {
     /// An empty home.
     pub fn new() -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("vance-test-").tempdir()?;
+        let home = dir.path().join("home");
+        std::fs::create_dir_all(&home)?;
         std::fs::create_dir_all(dir.path().join("project"))?;
-        Ok(Self { dir })
+        Ok(Self { dir, home })
     }
 
     /// The home.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.home
     }
 
     /// The working directory of its Foot.
@@ -30,11 +33,12 @@ impl Home {
 
     /// Writes a file below the home.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-        let path = self.dir.path().join(name);
-        let parent = path.parent().context("a file has a folder")?;
-        std::fs::create_dir_all(parent)?;
-        std::fs::write(&path, text)?;
-        Ok(path)
+        write(self.home.join(name), text)
+    }
+
+    /// Writes a file below the working directory.
+    pub fn write_project(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+        write(self.project().join(name), text)
     }
 
     /// A home whose Foot uses the Brain of another home: the token is copied.
@@ -44,4 +48,11 @@ impl Home {
         home.write("brain/local.token", &token)?;
         Ok(home)
     }
+}
+
+fn write(path: PathBuf, text: &str) -> anyhow::Result<PathBuf> {
+    let parent = path.parent().context("a file has a folder")?;
+    std::fs::create_dir_all(parent)?;
+    std::fs::write(&path, text)?;
+    Ok(path)
 }

@@ -13,13 +13,13 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger in a home, and the permission for its Foot to run the program.
     pub fn new(home: &Home) -> anyhow::Result<Self> {
-        let file = home.path().join("ledger.txt");
+        let file = home.project().join("ledger.txt");
         std::fs::write(&file, "")?;
         let script = format!(
             "#!/bin/sh\necho \"begin $1\" >> '{0}'\nsleep \"${{2:-0}}\"\necho \"end $1\" >> '{0}'\necho \"wrote $1\"\n",
             file.display()
         );
-        let program = home.write("bin/ledger", &script)?;
+        let program = home.write_project("ledger", &script)?;
         make_executable(&program)?;
         home.write("permissions.yaml", &format!("allow:\n- exec: [\"{}\"]\n", program.display()))?;
         Ok(Self { file, program })

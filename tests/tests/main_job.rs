@@ -17,7 +17,7 @@ async fn a_tree_runs_on_server_and_client_and_waits_for_a_second_foot() -> anyho
     let home = Home::new()?;
     let brain = Brain::start(&home).await?;
     let api = Api::new(&home, &brain.url)?;
-    home.write("project/list.txt", "milk")?;
+    home.write_project("list.txt", "milk")?;
     let _first = foot(&home, &brain.url, &["--name", "first"]).await?;
     let tree = api
         .submit(
@@ -47,7 +47,7 @@ tasks:
     assert_eq!(second["blocked_reason"], "Waiting for Client for Tool: read_local_file");
 
     let other = Home::beside(&home)?;
-    other.write("project/recipe.txt", "boil water")?;
+    other.write_project("recipe.txt", "boil water")?;
     let _second = foot(&other, &brain.url, &["--name", "second"]).await?;
     let second = tree.until("second", "completed").await?;
     assert_eq!(second["output"]["recipe"]["text"], "boil water", "{second}");
@@ -145,7 +145,7 @@ async fn a_safe_call_whose_foot_was_killed_runs_again_by_itself() -> anyhow::Res
     let brain = Brain::start(&home).await?;
     let api = Api::new(&home, &brain.url)?;
     // A search that is slow enough to be killed in: a pipe without a writer.
-    home.write("project/a.txt", "x")?;
+    home.write_project("a.txt", "x")?;
     let mut first = foot(&home, &brain.url, &[]).await?;
     first.kill9().await?;
     let tree = api.submit("tasks:\n- id: a\n  steps: [{call: read_local_file, with: {path: a.txt}, as: f}]\n").await?;
@@ -197,7 +197,7 @@ async fn one_call_over_the_api_is_routed_and_an_absent_client_is_said_or_becomes
     let (status, body) = api.call("read_local_file", &durable).await?;
     assert_eq!(status, 202, "{body}");
     let task_id = body["tasks"][0]["task_id"].as_str().context("task_id")?.to_owned();
-    home.write("project/a{{x}}.txt", "literal")?;
+    home.write_project("a{{x}}.txt", "literal")?;
     let _foot = foot(&home, &brain.url, &[]).await?;
     let done = until("the durable call", || async {
         let (_, task) = api.get(&format!("/api/v1/tasks/{task_id}")).await?;

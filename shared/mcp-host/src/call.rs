@@ -60,6 +60,10 @@ pub(crate) async fn wait(
             biased;
             reply = &mut flight.reply => {
                 flight.done();
+                // What was said before the answer is heard before it.
+                while let (Ok(report), Some(sink)) = (flight.progress.try_recv(), progress) {
+                    sink(report);
+                }
                 return Ended::Reply(reply);
             }
             () = cancel.cancelled() => {

@@ -140,6 +140,11 @@ impl McpHandle {
         self.0.live().map_or_else(|| Arc::new([]) as Arc<[ToolSpec]>, |live| Arc::clone(&live.table.load().specs))
     }
 
+    /// The protocol version that was agreed on; none while the server is not up.
+    pub fn protocol(&self) -> Option<String> {
+        self.0.live().and_then(|live| live.protocol.clone())
+    }
+
     /// Calls a tool and waits for its end. Dropping the future cancels the call.
     pub async fn call(&self, request: CallRequest) -> Outcome {
         if request.cancel.is_cancelled() {

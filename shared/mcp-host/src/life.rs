@@ -64,7 +64,7 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
         }
     };
     shared.memory().era = link.era();
-    let live = Arc::new(Live { conn, table: Default::default() });
+    let live = Arc::new(Live { conn, protocol: link.protocol(), table: Default::default() });
     let listed = tokio::select! {
         () = stop.cancelled() => Err(None),
         why = link.ended() => Err(Some((why, false))),

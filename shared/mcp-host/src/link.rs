@@ -265,6 +265,11 @@ impl Link {
         }
     }
 
+    /// The version that was agreed on.
+    pub(crate) fn protocol(&self) -> Option<String> {
+        self.running.peer().peer_info().map(|info| info.protocol_version.to_string())
+    }
+
     /// Waits for the end, and says why.
     pub(crate) async fn ended(&mut self) -> String {
         self.body.ended().await

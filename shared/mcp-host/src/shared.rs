@@ -13,6 +13,7 @@ use crate::tools::Table;
 /// A connection that takes calls.
 pub(crate) struct Live {
     pub(crate) conn: Conn,
+    pub(crate) protocol: Option<String>,
     pub(crate) table: ArcSwap<Table>,
 }
 

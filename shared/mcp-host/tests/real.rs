@@ -30,6 +30,7 @@ fn server_everything_over_stdio() {
         let host = start(stdio(&["node", &installed(EVERYTHING), "stdio"]));
         host.up().await;
         assert!(host.handle.tools().len() >= 13, "{:?}", host.tool_names());
+        assert_eq!(host.handle.protocol().as_deref(), Some("2025-11-25"));
         assert_eq!(text_of(&host.call("echo", message("hello")).await), "Echo: hello");
         let sum = text_of(&host.call("get-sum", json!({"a": 2, "b": 3})).await);
         assert!(sum.contains('5'), "{sum}");
@@ -137,6 +138,7 @@ fn mcp_server_time_speaks_the_newer_protocol() {
     run(async {
         let host = Host::start(python("mcp-server-time", &["--local-timezone", "UTC"]), tempfile::tempdir().unwrap());
         host.up().await;
+        assert_eq!(host.handle.protocol().as_deref(), Some("2026-07-28"));
         assert_eq!(host.tool_names(), ["fake__get_current_time", "fake__convert_time"]);
         let time = json_of(&host.call("get_current_time", json!({"timezone": "Europe/Berlin"})).await);
         assert_eq!(time["timezone"], "Europe/Berlin");
@@ -160,6 +162,7 @@ fn mcp_server_git_reads_a_repository() {
         guard::spawn(git).await.unwrap().wait().await.unwrap();
         let host = Host::start(python("mcp-server-git", &["--repository", repository.to_str().unwrap()]), dir);
         host.up().await;
+        assert_eq!(host.handle.protocol().as_deref(), Some("2026-07-28"));
         assert_eq!(host.handle.tools().len(), 12, "{:?}", host.tool_names());
         let status = text_of(&host.call("git_status", json!({"repo_path": repository})).await);
         assert!(status.contains("trunk"), "{status}");

@@ -24,7 +24,7 @@ fn a_server_starts_lists_its_tools_takes_calls_and_ends_without_a_trace() {
         let echo = tools.iter().find(|tool| tool.name.as_str() == "fake__echo").unwrap();
         assert_eq!(echo.labels, ["test", "mcp", "mcp:fake", "side-effect", "read-only"]);
         assert_eq!(echo.replay, Replay::Safe);
-        assert!(matches!(&host.events()[..], [HostEvent::Up { tools, .. }] if tools.len() == 13));
+        assert!(matches!(&host.events()[..], [HostEvent::Up { tools, .. }] if tools.len() == 14));
 
         let request = host.request("echo", json!({"text": "a\nb"}));
         let (id, trace) = (request.call_id.to_string(), request.trace.to_string());
@@ -189,6 +189,36 @@ fn a_changed_tool_list_is_read_again_once_however_often_it_is_announced() {
         let changes = host.events().iter().filter(|event| matches!(event, HostEvent::ToolsChanged { .. })).count();
         assert_eq!(changes, 1);
         assert_eq!(code_of(&host.call("late", json!({})).await), "mcp_error", "it is routed");
+        host.end().await;
+    });
+}
+
+#[test]
+fn the_newer_protocol_has_subscriptions_and_questions_in_the_middle_of_a_call() {
+    run(async {
+        let host = Host::of_fake(&["modern"]);
+        host.up().await;
+        assert_eq!(host.handle.protocol().as_deref(), Some("2026-07-28"));
+        let meta = json_of(&host.call("echo", json!({})).await)["meta"].clone();
+        assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "vancetope");
+        let roots = json_of(&host.call("roots", json!({})).await);
+        assert_eq!(roots["roots"][0]["name"], "the project");
+        assert_eq!(host.count("state s1"), 1);
+        assert_eq!(code_of(&host.call("ask", json!({})).await), "input_required");
+        host.until("a subscription", |host| host.count("listen") == 1).await;
+        text_of(&host.call("flood", json!({"text": "2000"})).await);
+        host.until("the new tool", |host| host.tool_names().contains(&"fake__late".to_owned())).await;
+        host.end().await;
+    });
+}
+
+#[test]
+fn a_slow_server_of_the_newer_kind_is_known_by_its_late_answer() {
+    run(async {
+        let host = Host::of_fake(&["modern", "slow=11"]);
+        host.until("a refusal", |host| !host.events().is_empty()).await;
+        host.up().await;
+        assert_eq!((host.handle.protocol().as_deref(), host.pids().len()), (Some("2026-07-28"), 2));
         host.end().await;
     });
 }

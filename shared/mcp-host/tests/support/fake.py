@@ -5,6 +5,7 @@ Every effect is a line in the ledger file. Words:
   crash           end at once with code 3
   no-discover     end when asked server/discover
   deaf-discover   never answer server/discover
+  modern          speak 2026-07-28 only
   stubborn        ignore SIGTERM and the end of input, and keep a grandchild in its own session
   garbage         noise on stdout around every message
   floats          answer with ids as floats
@@ -53,7 +54,7 @@ def tool(name, **more):
 
 
 TOOLS = [tool("echo", annotations={"readOnlyHint": True})] + [
-    tool(n) for n in ("wait", "steps", "die", "fail", "refuse", "half", "long", "flood", "roots", "env", "log", "last")
+    tool(n) for n in ("wait", "steps", "die", "fail", "refuse", "half", "long", "flood", "roots", "ask", "env", "log", "last")
 ]
 
 
@@ -102,9 +103,17 @@ def call(id, params):
         raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % id + b"x" * (20 * 1024 * 1024) + b'"}]}}\n')
     elif name == "flood":
         extra_tools.append(tool("late"))
+        meta = {"params": {"_meta": {SUBSCRIPTION: listening[-1]}}} if listening else {}
         for _ in range(int(args.get("text") or 1000)):
-            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", **meta})
         text(id, "flooded")
+    elif name == "roots" and "modern" in words:
+        if "inputResponses" in params:
+            note("state " + params["requestState"])
+            return text(id, json.dumps(params["inputResponses"]["r"]))
+        reply(id, {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s1"})
+    elif name == "ask":
+        reply(id, {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": {}}}})
     elif name == "roots":
         waiting[id] = True
         send({"jsonrpc": "2.0", "id": "roots-%d" % id, "method": "roots/list"})
@@ -119,11 +128,34 @@ def call(id, params):
 
 
 waiting = {}
+listening = []
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+def handle_modern(m):
+    method, id, params = m.get("method"), m.get("id"), m.get("params") or {}
+    version = (params.get("_meta") or {}).get("io.modelcontextprotocol/protocolVersion")
+    if id is not None and version != "2026-07-28":
+        error(id, -32602, "this server speaks 2026-07-28")
+    elif method == "server/discover":
+        note("discover")
+        reply(id, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}},
+                   "ttlMs": 0, "cacheScope": "private"})
+    elif method == "subscriptions/listen":
+        note("listen")
+        listening.append(id)
+        send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+              "params": {"_meta": {SUBSCRIPTION: id}, "notifications": {"toolsListChanged": True}}})
+    else:
+        return False
+    return True
 
 
 def handle(m):
     method, id, params = m.get("method"), m.get("id"), m.get("params") or {}
-    if method == "initialize":
+    if "modern" in words and handle_modern(m):
+        pass
+    elif method == "initialize":
         note("initialize " + params["protocolVersion"])
         reply(id, {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}, "logging": {}},
                    "serverInfo": {"name": "fake", "version": "1"}})
