@@ -97,6 +97,7 @@ pub struct KnownTool {
     pub spec: Option<Arc<ToolSpec>>,
     /// Labels of the entry besides the definition's.
     pub extra_labels: Vec<String>,
+    class: Replay,
 }
 
 impl KnownTool {
@@ -105,19 +106,21 @@ impl KnownTool {
         self.spec.iter().flat_map(|s| s.labels.iter()).chain(&self.extra_labels).map(String::as_str)
     }
 
-    /// Replay class; a tool without a definition is unsafe.
+    /// Replay class, wherever it runs: safe only if every side that has it says so.
     pub fn replay(&self) -> Replay {
-        self.spec.as_ref().map_or(Replay::Unsafe, |s| s.replay)
+        self.class
     }
 }
 
 impl Registry {
     /// Finds a tool for a session. `None`: unknown.
     pub fn lookup(&self, view: &SessionView, name: &ToolName) -> Option<KnownTool> {
-        match self.file.get(name) {
-            Some(entry) => Some(self.registered(view, entry)),
-            None => self.unregistered(view, name),
-        }
+        let mut known = match self.file.get(name) {
+            Some(entry) => self.registered(view, entry),
+            None => self.unregistered(view, name)?,
+        };
+        known.class = self.class(view, &known);
+        Some(known)
     }
 
     fn registered(&self, view: &SessionView, entry: &RegistryEntry) -> KnownTool {
@@ -139,7 +142,17 @@ impl Registry {
             offline_strategy: entry.offline_strategy,
             fallback_tool: entry.fallback_tool.clone(),
             extra_labels: entry.labels.clone(),
+            class: Replay::Unsafe,
         }
+    }
+
+    fn class(&self, view: &SessionView, known: &KnownTool) -> Replay {
+        let of_server = known.server.iter().filter_map(|(name, _)| self.server_tools.get(name));
+        let clients = if known.location == Location::Server { &[][..] } else { &view.clients[..] };
+        let of_clients = clients.iter().flat_map(|c| known.client_names.iter().filter_map(|n| c.tools.get(n)));
+        let mut all = of_server.chain(of_clients).chain(&known.spec).peekable();
+        let safe = all.peek().is_some() && all.all(|spec| spec.replay == Replay::Safe);
+        if safe { Replay::Safe } else { Replay::Unsafe }
     }
 
     fn server_side(&self, entry: &RegistryEntry, name: &ToolName) -> ServerSide {
@@ -174,6 +187,7 @@ impl Registry {
             fallback_tool: None,
             spec,
             extra_labels: Vec::new(),
+            class: Replay::Unsafe,
         };
         if let Some(spec) = self.server_tools.get(name) {
             let side = self.side_of(name);

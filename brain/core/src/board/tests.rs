@@ -247,6 +247,16 @@ fn a_retry_takes_failed_ancestors_and_what_was_skipped_because_of_it() {
 }
 
 #[test]
+fn a_skipped_child_of_a_completed_parent_can_be_retried() {
+    let mut board = Board::new(1);
+    let done = |e: Entry, state| Entry { state, ..e };
+    board.add(vec![done(parent(0), State::Completed), done(child(1, 0), State::Skipped)]);
+    assert_eq!(shown(&board.retried(&board.retry_closure(&tid(1)))), ["1 start"]);
+    assert_eq!(shown(&board.ended(&tid(1), State::Completed)), Vec::<String>::new());
+    assert_eq!(board.trees(), 0);
+}
+
+#[test]
 fn calls_are_found_by_client_and_by_id() {
     let mut board = Board::new(1);
     board.add(vec![Entry { state: State::Running, held: Some((call(1), foot(0))), ..entry(0) }]);

@@ -350,6 +350,21 @@ fn a_client_never_replaces_a_server_tool_but_shares_a_both_tool() {
 }
 
 #[test]
+fn a_tool_is_safe_only_if_every_side_that_has_it_says_so() {
+    let safe = |name: &str| Arc::new(ToolSpec { replay: Replay::Safe, ..(*spec(name, &[])).clone() });
+    let mut registry = registry(vec![entry("t", BOTH_C)], &["t"]);
+    let class = |registry: &Registry, view: &SessionView| registry.lookup(view, &tool("t")).unwrap().replay();
+    registry.server_tools.insert(tool("t"), safe("t"));
+    assert_eq!(class(&registry, &view(vec![])), Replay::Safe);
+    let mut a = client("a", true, 1, &["t"]);
+    assert_eq!(class(&registry, &view(vec![a.clone()])), Replay::Unsafe);
+    a.tools = Arc::new(HashMap::from([(tool("t"), safe("t"))]));
+    assert_eq!(class(&registry, &view(vec![a.clone()])), Replay::Safe);
+    assert_eq!(class(&registry, &view(vec![a, client("b", true, 1, &["t"])])), Replay::Unsafe);
+    assert_eq!(Registry::default().lookup(&view(vec![]), &tool("shell_execute")).unwrap().replay(), Replay::Unsafe);
+}
+
+#[test]
 fn a_starting_server_pack_counts_as_there_and_a_failed_one_says_why() {
     let mut registry = registry(vec![], &[]);
     registry.packs = BTreeMap::from([

@@ -252,6 +252,11 @@ fn a_call_that_was_not_sent_is_routed_again() {
         [Effect::LookAgain(BUSY_WAIT)]
     );
     assert_eq!(story.say(Input::Start).effects, [Effect::Route]);
+    // Also one that was thought to be cut off: who looks again soon runs, a waiting task may be let go.
+    let mut story = Story::running(spec(1), Replay::Unsafe);
+    story.say(Input::CallSuspended(call_id(1)));
+    story.say(Input::CallNotSent { call_id: call_id(1), busy: true });
+    assert_eq!((story.task.state, story.task.wait.clone()), (State::Running, None));
 }
 
 #[test]
