@@ -224,3 +224,21 @@ pub fn processes_with(text: &str) -> anyhow::Result<Vec<i32>> {
     }
     Ok(found)
 }
+
+/// Children of these processes that ended and were not waited for.
+pub fn zombies_of(parents: &[i32]) -> anyhow::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // `PID (NAME) STATE PPID …`, and the name may hold anything.
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        let (state, parent) = (fields.next(), fields.next().and_then(|p| p.parse::<i32>().ok()));
+        if state == Some("Z") && parent.is_some_and(|p| parents.contains(&p)) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}

@@ -141,7 +141,7 @@ pub struct StepSpec {
 }
 
 /// One task of a tree. Nesting is flattened: `parent` names the file's id of the task around it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// The file's id, unique in the tree.
     pub id: String,
