@@ -366,7 +366,7 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
                 continue;
             }
         };
-        let message = ToSession::Frame { client_id: client_id.clone(), epoch, frame };
+        let message = ToSession::Frame { client_id: client_id.clone(), epoch, frame: Box::new(frame) };
         // Waiting here is what slows a client down that sends faster than its session takes.
         if let Err(refusal) = session.post(message).await {
             return format!("its session is {refusal}");

@@ -136,9 +136,13 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 
     let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
+    // Tasks that go on at once must find the packs that they need, though none of them is up.
+    let packs = packs(&brain, &options.home, loaded);
     let root = SupervisorRef::start(tree(&brain, supervisors, seat));
     tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
-    start_packs(&brain, &options.home, loaded, &root).await;
+    if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
+        tracing::error!(%error, "cannot start the server packs");
+    }
 
     let shutdown = CancellationToken::new();
     let keep = tokio::spawn(metrics.clone().keep());
@@ -290,8 +294,8 @@ fn patient() -> Intensity {
     Intensity { max_restarts: 1_000, within: Duration::from_secs(60) }
 }
 
-/// Starts all server packs at once. A pack that fails for good is tried again every half minute.
-async fn start_packs(brain: &Brain, home: &Home, loaded: Loaded, root: &SupervisorRef) {
+/// All server packs, to be started at once. A pack that fails for good is tried again every half minute.
+fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
     let program = std::env::current_exe().unwrap_or_else(|_| "vance-brain".into());
     let mut packs = SupervisorSpec::new("packs")
         .intensity(Intensity { max_restarts: 1_000_000, within: Duration::from_secs(60) })
@@ -322,7 +326,5 @@ async fn start_packs(brain: &Brain, home: &Home, loaded: Loaded, root: &Supervis
         brain.executor.add_pack(&name, handle);
         packs = packs.child(ChildSpec::supervisor(spec, SupervisorRef::new()));
     }
-    if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
-        tracing::error!(%error, "cannot start the server packs");
-    }
+    packs
 }

@@ -37,7 +37,8 @@ impl Toy {
 
     /// Writes a pack file below a home; `words` are the toy's.
     pub fn pack(&self, home: &Home, file: &str, name: &str, words: &[&str]) -> anyhow::Result<PathBuf> {
-        let mut command = vec!["python3".to_owned(), self.program.display().to_string(), self.file.display().to_string()];
+        let mut command =
+            vec!["python3".to_owned(), self.program.display().to_string(), self.file.display().to_string()];
         command.extend(words.iter().map(|w| (*w).to_owned()));
         let parameters = json!({
             "transport": "stdio", "command": command,

@@ -174,7 +174,9 @@ impl World {
         let from = self.trace.len().saturating_sub(150);
         let live = self.brain.tasks.values().filter(|t| !t.state.is_terminal());
         let live: Vec<String> = live
-            .map(|t| format!("{} {} step {} wait {:?} call {:?}", t.head.spec.id, t.state.word(), t.step, t.wait, t.call))
+            .map(|t| {
+                format!("{} {} step {} wait {:?} call {:?}", t.head.spec.id, t.state.word(), t.step, t.wait, t.call)
+            })
             .collect();
         format!("{}\nstill live:\n{}", self.trace[from..].join("\n"), live.join("\n"))
     }

@@ -19,7 +19,12 @@ fn seeds() -> Vec<u64> {
 fn task(id: &str, depends_on: &[&str], steps: &[&str]) -> TaskSpec {
     let steps = steps
         .iter()
-        .map(|tool| StepSpec { call: ToolName::parse(tool).expect("a name"), with: Map::new(), r#as: None, timeout: None })
+        .map(|tool| StepSpec {
+            call: ToolName::parse(tool).expect("a name"),
+            with: Map::new(),
+            r#as: None,
+            timeout: None,
+        })
         .collect();
     let depends_on = depends_on.iter().map(|d| (*d).to_owned()).collect();
     TaskSpec { id: id.to_owned(), depends_on, steps, ..TaskSpec::default() }

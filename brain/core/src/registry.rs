@@ -204,6 +204,14 @@ impl Registry {
         (loading || NATIVE_TOOLS.contains(&name.as_str())).then(|| plain(Location::Client, None, None))
     }
 
+    /// The pack behind a server tool, also while that pack starts and has not said yet what it offers. `None`: built in.
+    pub fn server_pack(&self, name: &ToolName) -> Option<String> {
+        match self.server_tools.get(name) {
+            Some(spec) => spec.pack.clone(),
+            None => self.packs.keys().filter(|pack| name.is_of_pack(pack)).max_by_key(|pack| pack.len()).cloned(),
+        }
+    }
+
     /// Names under which a client may come to offer what a waiting task needs: the tool's and those of its alternatives.
     pub fn client_names(&self, name: &ToolName) -> Vec<ToolName> {
         let (mut path, mut out) = (vec![name], Vec::new());

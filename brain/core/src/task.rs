@@ -38,7 +38,7 @@ mod tests;
 /// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
 pub const MAX_SAFE_RERUNS: u32 = 5;
 
-/// Between two tries to reach a client that answered `busy`.
+/// Between two tries to reach a client that answered `busy`, or a server pack that starts.
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
 
 /// A task's state, in the contract's words.
@@ -347,6 +347,8 @@ pub enum Routed {
         /// Queue instead of block.
         queued: bool,
     },
+    /// The server's side of the tool is about to come up.
+    NotYet,
     /// Skip the task.
     Skip,
     /// The step cannot run.

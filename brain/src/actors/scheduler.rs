@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use vance_brain_core::board::{Board, Entry, Offer, Order};
+use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
 use vance_brain_core::task::{Input, State, Wait};
 use vance_shared::call::{Fault, Outcome};
@@ -45,7 +46,7 @@ pub struct Command {
     pub task_id: TaskId,
     /// `Cancel`, `Retry` or `Resolve`.
     pub input: Input,
-    /// Its tree's tasks, for the case that the tree is not live any more.
+    /// For a retry: its tree's tasks, in case the tree is not live any more.
     pub tree: Vec<Entry>,
     /// Who waits.
     pub reply: Reply,
@@ -210,6 +211,19 @@ impl Scheduler {
         }
     }
 
+    /// What a new board does not know: who is online already, and that the registry may have changed since tasks began to wait.
+    fn look_around(&mut self) {
+        for session in self.brain.directory.loaded() {
+            let published = session.published();
+            let orders = self.board.presence(&session.session_id, published.revision, online(&published.view.clients));
+            self.follow(orders);
+        }
+        if !self.brain.registry.load().file.is_empty() {
+            let orders = self.board.server_tools_changed();
+            self.follow(orders);
+        }
+    }
+
     fn follow(&mut self, orders: Vec<Order>) {
         for Order { task_id, input } in orders {
             self.hand(&task_id, input, None);
@@ -350,18 +364,22 @@ impl Scheduler {
             self.hand(&task_id, input, Some(reply));
             return;
         }
-        if !self.board.has(&task_id) {
-            let orders = self.board.add(tree);
-            self.follow(orders);
-        }
-        let closure = self.board.retry_closure(&task_id);
+        let Some(tree_id) = tree.first().map(|entry| entry.tree_id.clone()) else { return };
+        // A tree that ended is not on the board; which tasks belong together is then read off a board of its own, without slots.
+        let closure = if self.board.has(&task_id) {
+            self.board.retry_closure(&task_id)
+        } else {
+            let mut aside = Board::new(0);
+            aside.add(tree);
+            aside.retry_closure(&task_id)
+        };
         let mut answers = Vec::with_capacity(closure.len());
         for id in &closure {
             let (answer, answered) = oneshot::channel();
             self.hand(id, Input::Retry, Some(answer));
             answers.push((id.clone(), answered));
         }
-        let scheduler = self.brain.scheduler.clone();
+        let brain = self.brain.clone();
         let gather = async move {
             let mut retried = Vec::new();
             let mut verdict = Err(Fault::new("restarting", "the task's actor is being restarted; try again"));
@@ -376,7 +394,19 @@ impl Scheduler {
                     verdict = answer;
                 }
             }
-            scheduler.post(Retried(retried)).await.ok();
+            if !retried.is_empty() {
+                // The tree may have ended meanwhile: the board then takes it anew, as it is now.
+                match recovery::tree_entries(&brain, tree_id.as_str()).await {
+                    Ok(tree) => {
+                        if let Err(refusal) = brain.scheduler.post(Retried { ids: retried, tree }).await {
+                            // It restarts, and finds the pending tasks in the store.
+                            tracing::warn!(%refusal, "the scheduler did not take retried tasks");
+                        }
+                    }
+                    Err(error) => verdict = Err(Fault::new("store_unavailable", format!("{error}; try again"))),
+                }
+            }
+            // Whoever asked may be gone.
             reply.send(verdict).ok();
         };
         ctx.spawn(gather.into_actor(self));
@@ -394,7 +424,10 @@ struct TaskUp {
 /// These tasks are pending again.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Retried(Vec<TaskId>);
+struct Retried {
+    ids: Vec<TaskId>,
+    tree: Vec<Entry>,
+}
 
 impl Actor for Scheduler {
     type Context = Context<Self>;
@@ -412,6 +445,7 @@ impl Actor for Scheduler {
                     let orders = actor.board.add(tree);
                     actor.follow(orders);
                 }
+                actor.look_around();
             }
             Err(error) => actor.exit.fail(ctx, format!("cannot load live trees: {error}")),
         }));
@@ -518,13 +552,15 @@ impl Handler<TaskUp> for Scheduler {
 
 impl Handler<Retried> for Scheduler {
     type Result = ();
-    fn handle(&mut self, Retried(ids): Retried, _: &mut Self::Context) {
-        let orders = self.board.retried(&ids);
+    fn handle(&mut self, Retried { ids, tree }: Retried, _: &mut Self::Context) {
+        let live = ids.iter().all(|id| self.board.has(id));
+        let orders = if live { self.board.retried(&ids) } else { self.board.add(tree) };
         self.follow(orders);
     }
 }
 
-/// Names under which a session's online clients offer tools, as the board takes them.
-pub fn offer(tools: impl Iterator<Item = ToolName>) -> Offer {
-    Arc::new(tools.collect::<HashSet<_>>())
+/// A session's online clients with what they offer, as the board takes them.
+pub fn online(clients: &[ClientView]) -> HashMap<ClientId, Offer> {
+    let offer = |client: &ClientView| Arc::new(client.tools.keys().cloned().collect::<HashSet<_>>());
+    clients.iter().filter(|c| c.online).map(|c| (c.client_id.clone(), offer(c))).collect()
 }

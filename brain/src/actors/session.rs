@@ -14,7 +14,7 @@ use vance_shared::tool::Replay;
 use vance_shared::wire::{self, ErrorFrame, Refused, ToBrain, ToFoot, WireTool};
 use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResult};
 
-use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, offer};
+use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, online};
 use crate::directory::SessionHandle;
 use crate::hub::Brain;
 
@@ -23,6 +23,9 @@ pub const MAILBOX: usize = 1_024;
 
 /// Smallest time between two looks at deadlines.
 const TICK_MIN: Duration = Duration::from_millis(100);
+
+/// Until a view that the scheduler did not take is told again.
+const SAY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Where frames for one connection go.
 #[derive(Debug, Clone)]
@@ -79,7 +82,7 @@ pub enum ToSession {
         /// Which connection.
         epoch: u64,
         /// The frame.
-        frame: ToBrain,
+        frame: Box<ToBrain>,
     },
     /// A connection ended.
     Detach {
@@ -146,6 +149,8 @@ pub struct SessionActor {
     /// When the next look at deadlines is armed.
     armed_ms: Option<i64>,
     refused: Vec<Refused>,
+    /// The scheduler has not taken the last view.
+    unsaid: bool,
 }
 
 impl SessionActor {
@@ -160,6 +165,7 @@ impl SessionActor {
             direct: HashMap::new(),
             armed_ms: None,
             refused: Vec::new(),
+            unsaid: false,
         }
     }
 
@@ -175,6 +181,7 @@ impl SessionActor {
                 .flat_map(|id| self.machine.handle(Input::OutboxFull(id), self.brain.ticks()))
                 .collect();
         }
+        self.say_again(ctx);
         self.arm(ctx);
     }
 
@@ -260,15 +267,20 @@ impl SessionActor {
 
     fn publish(&mut self) {
         let clients = self.machine.view();
-        let online = clients
-            .iter()
-            .filter(|c| c.online)
-            .map(|c| (c.client_id.clone(), offer(c.tools.keys().cloned())))
-            .collect();
+        let online = online(&clients);
         let revision = self.handle.publish(clients);
         let presence = Presence { session_id: self.handle.session_id.clone(), revision, online };
-        if self.brain.scheduler.tell(presence).is_err() {
-            tracing::warn!(session_id = %self.handle.session_id, "the scheduler did not take a presence");
+        // Not taken: said again soon, for it may be the last change for hours. A scheduler that restarts reads the view itself.
+        self.unsaid = self.brain.scheduler.tell(presence).is_err();
+    }
+
+    fn say_again(&mut self, ctx: &mut Context<Self>) {
+        if std::mem::take(&mut self.unsaid) {
+            tracing::warn!(session_id = %self.handle.session_id, "the scheduler did not take a presence; it is told again");
+            ctx.run_later(SAY_AGAIN, |actor, ctx| {
+                actor.publish();
+                actor.say_again(ctx);
+            });
         }
     }
 
@@ -337,10 +349,11 @@ impl SessionActor {
 impl Actor for SessionActor {
     type Context = Context<Self>;
 
-    fn started(&mut self, _: &mut Self::Context) {
+    fn started(&mut self, ctx: &mut Self::Context) {
         if self.handle.starts() > 0 {
             // Connections of the actor before this one are gone with their outboxes; clients come back by themselves.
             self.publish();
+            self.say_again(ctx);
             self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
         }
     }
@@ -363,7 +376,7 @@ impl Handler<ToSession> for SessionActor {
                 self.turn(Input::Cancel { client_id, call_id, reason }, ctx);
             }
             ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
-            ToSession::Frame { client_id, epoch, frame } => self.frame(client_id, epoch, frame, ctx),
+            ToSession::Frame { client_id, epoch, frame } => self.frame(client_id, epoch, *frame, ctx),
             ToSession::Detach { client_id, epoch } => {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
                     self.links.remove(&client_id);

@@ -103,6 +103,11 @@ impl TaskActor {
                 self.task = Some(loaded.task);
                 self.session = Some(loaded.session);
                 self.others = loaded.others;
+                let opened = self.task.as_ref().and_then(rows::held);
+                if opened.is_some() {
+                    // What this task told the scheduler before a commit that failed may not be what is stored.
+                    self.report(Report::Held { closed: None, opened });
+                }
                 if self.tally.starts.fetch_add(1, Relaxed) > 0 {
                     // It died on its way: what it was told then is lost, so it looks again itself.
                     self.turn(Input::Start, None, ctx);
@@ -241,8 +246,7 @@ impl TaskActor {
     fn dispatch(&mut self, call: OpenCall, ctx: &mut Context<Self>) {
         match &call.place {
             Place::Server => {
-                let registry = self.brain.registry.load();
-                let pack = registry.server_tools.get(&call.target_tool).and_then(|spec| spec.pack.clone());
+                let pack = self.brain.registry.load().server_pack(&call.target_tool);
                 let server_call = ServerCall {
                     call_id: call.call_id.clone(),
                     tool: call.target_tool,
@@ -315,6 +319,8 @@ impl TaskActor {
             any_client: spec.any_client,
         };
         let (target_tool, place) = match route::decide(&registry, &published.view, &wish, &step.call) {
+            // Its pack still starts: whether it is safe to run twice is not known before the pack says so.
+            Decision::Server { tool } if !registry.server_tools.contains_key(&tool) => return Routed::NotYet,
             Decision::Server { tool } => (tool, Place::Server),
             Decision::Client { client_id, tool } => {
                 let machine = machine_of(&published.view, &client_id);

@@ -99,7 +99,7 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
     };
     let outcome = match route::decide(&registry, &published.view, &wish, &tool) {
         Decision::Server { tool } => {
-            let pack = registry.server_tools.get(&tool).and_then(|spec| spec.pack.clone());
+            let pack = registry.server_pack(&tool);
             let call_id = run.call_id.clone();
             let (arguments, trace) = (request.arguments.clone(), run.trace.child());
             let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None };

@@ -183,7 +183,9 @@ impl World {
         if !self.is_alive(line) {
             return;
         }
-        let Some(foot) = self.lines.get(&line).map(|l| l.foot).filter(|f| self.feet[*f].line == Some(line)) else { return };
+        let Some(foot) = self.lines.get(&line).map(|l| l.foot).filter(|f| self.feet[*f].line == Some(line)) else {
+            return;
+        };
         self.feet[foot].heard = self.now;
         match frame {
             ToFoot::Welcome(welcome) => {
@@ -218,7 +220,8 @@ impl World {
         let life = self.feet[foot].life;
         match effect {
             Effect::Begin { call_id, attempt, replay, durable, .. } => {
-                let row = Row { call_id: call_id.clone(), attempt, replay, state: RowState::Running { attached: true } };
+                let row =
+                    Row { call_id: call_id.clone(), attempt, replay, state: RowState::Running { attached: true } };
                 if durable {
                     let ms = self.soon(8);
                     self.after(ms, Happening::Written { foot, life, call_id: call_id.clone() });

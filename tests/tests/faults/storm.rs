@@ -131,7 +131,8 @@ async fn storm(seed: u64, kills: usize, brain: bool, feet: bool) -> anyhow::Resu
     let deadline = Instant::now() + CALM;
     while tasks(&api, &tree, "completed").await?.len() < TASKS {
         storm.resolve(&api, &tree).await?;
-        if Instant::now() > deadline {
+        let failed = tasks(&api, &tree, "failed").await?;
+        if Instant::now() > deadline || !failed.is_empty() {
             for state in ["pending", "running", "blocked", "queued", "failed", "cancelled", "skipped"] {
                 for task in tasks(&api, &tree, state).await? {
                     eprintln!("{state}: {task}");

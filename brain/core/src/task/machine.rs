@@ -165,6 +165,10 @@ impl Turn<'_> {
                 }
                 self.effect(Effect::Park);
             }
+            Routed::NotYet => {
+                self.resume();
+                self.effect(Effect::LookAgain(BUSY_WAIT));
+            }
             Routed::Skip => {
                 let tool = self.task.current_step().map(|s| s.call.to_string()).unwrap_or_default();
                 self.resume();
