@@ -111,8 +111,20 @@ pub enum Missing {
     Fault,
 }
 
+/// Ids of default sessions begin so.
+const DEFAULT: &str = "default.";
+
 fn not_found(session_id: &SessionId) -> Fault {
     Fault::new("session_not_found", format!("there is no session {session_id}"))
+}
+
+fn forbidden(session_id: &SessionId) -> Fault {
+    Fault::new("forbidden", format!("session {session_id} belongs to somebody else"))
+}
+
+/// Default sessions carry their owner's name: nobody else makes one before the owner comes.
+fn belongs_to_another(owner: &str, session_id: &SessionId) -> bool {
+    session_id.as_str().strip_prefix(DEFAULT).is_some_and(|name| name != owner)
 }
 
 fn store_fault(error: &StoreError) -> Fault {
@@ -133,7 +145,7 @@ impl Directory {
 
     /// The id of a principal's default session.
     pub fn default_id(owner: &str) -> Result<SessionId, Fault> {
-        SessionId::parse(&format!("default.{owner}")).map_err(|e| Fault::new("bad_session", e.to_string()))
+        SessionId::parse(&format!("{DEFAULT}{owner}")).map_err(|e| Fault::new("bad_session", e.to_string()))
     }
 
     /// A session by id, whoever owns it.
@@ -159,6 +171,9 @@ impl Directory {
                 let _one = self.opening.lock().await;
                 match (self.load(brain, session_id).await?, missing) {
                     (Some(found), _) => Some(found),
+                    (None, Missing::Create(_)) if belongs_to_another(owner, session_id) => {
+                        return Err(forbidden(session_id));
+                    }
                     (None, Missing::Create(mode)) => Some(self.create(brain, owner, session_id, mode).await?),
                     (None, Missing::Fault) => None,
                 }
@@ -166,7 +181,7 @@ impl Directory {
         };
         match found {
             Some(session) if session.owner == owner => Ok(session),
-            Some(_) => Err(Fault::new("forbidden", format!("session {session_id} belongs to somebody else"))),
+            Some(_) => Err(forbidden(session_id)),
             None => Err(not_found(session_id)),
         }
     }

@@ -138,12 +138,6 @@ pub struct TaskRow {
     pub held: Option<(CallId, ClientId)>,
 }
 
-/// The open call of a task on a client.
-pub fn held(task: &Task) -> Option<(CallId, ClientId)> {
-    let call = task.call.as_ref()?;
-    call.place.client().map(|client| (call.call_id.clone(), client.clone()))
-}
-
 impl TaskRow {
     /// Of a task.
     pub fn of(task: &Task) -> Self {
@@ -158,7 +152,7 @@ impl TaskRow {
             run_if: task.head.spec.run_if,
             state: task.state,
             wait: task.wait.clone(),
-            held: held(task),
+            held: task.held(),
         }
     }
 

@@ -4,5 +4,13 @@
 
 #[path = "faults/cuts.rs"]
 mod cuts;
+#[path = "faults/disk.rs"]
+mod disk;
+#[path = "faults/load.rs"]
+mod load;
+#[path = "faults/packs.rs"]
+mod packs;
+#[path = "faults/races.rs"]
+mod races;
 #[path = "faults/storm.rs"]
 mod storm;

@@ -48,9 +48,9 @@ impl Client {
 
     async fn close_code(&mut self) -> anyhow::Result<u16> {
         loop {
-            match timeout(PATIENCE, self.0.next()).await?.context("ended without a close frame")?? {
-                Message::Close(close) => return Ok(close.context("no code")?.code.into()),
-                _ => {}
+            let message = timeout(PATIENCE, self.0.next()).await?.context("ended without a close frame")??;
+            if let Message::Close(close) = message {
+                return Ok(close.context("no code")?.code.into());
             }
         }
     }

@@ -15,7 +15,7 @@ const MAX_PARALLEL_TASKS: u64 = 16;
 pub struct BrainConfig {
     /// `HOST:PORT`.
     pub listen: Option<String>,
-    /// `sqlite:PATH` or `mongodb://…`.
+    /// `sqlite:`.
     pub store: Option<String>,
     /// Further values of the `Host` header that are answered.
     pub allowed_hosts: Vec<String>,
@@ -229,27 +229,22 @@ fn http_fetch(fields: &mut Fields<'_>) -> HttpFetch {
     HttpFetch { allow_private }
 }
 
+/// A name would be looked up, and could then be any machine's: an IP address, or `localhost`.
 fn check_listen(text: &str) -> Result<String, String> {
-    let bad = || format!("{} is no address, expected one such as 127.0.0.1:9990", vance_shared::show::quoted(text, 80));
-    let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
-    let host_ok =
-        !host.is_empty() && (host.starts_with('[') == host.contains(':')) && !host.contains(char::is_whitespace);
-    match port.parse::<u16>() {
-        Ok(_) if host_ok => Ok(text.to_owned()),
-        Ok(_) | Err(_) => Err(bad()),
+    let port = text.strip_prefix("localhost:").is_some_and(|port| port.parse::<u16>().is_ok());
+    match port || text.parse::<std::net::SocketAddr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => {
+            Err(format!("{} is no address, expected one such as 127.0.0.1:9990", vance_shared::show::quoted(text, 80)))
+        }
     }
 }
 
+/// What is refused is not repeated: a database's address may carry a password.
 fn check_store(text: &str) -> Result<String, String> {
-    match ["sqlite:", "mongodb://", "mongodb+srv://"]
-        .iter()
-        .any(|scheme| text.strip_prefix(scheme).is_some_and(|r| !r.is_empty()))
-    {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
-            "{} is no store, expected sqlite:PATH or mongodb://HOST/DATABASE",
-            vance_shared::show::quoted(text, 80)
-        )),
+    match text {
+        "sqlite" | "sqlite:" => Ok(text.to_owned()),
+        _ => Err("this release keeps events in SQLite, in the Brain's data folder; expected sqlite:".to_owned()),
     }
 }
 

@@ -15,6 +15,7 @@ use vance_shared::tool::{Replay, ToolSpec};
 use vance_shared::wire::{self, ErrorFrame, Inflight, ToFoot};
 
 use crate::registry::ClientView;
+use crate::task;
 
 mod hello;
 mod machine;
@@ -178,6 +179,20 @@ pub enum News {
     Progress(wire::Progress),
     /// It ended.
     Ended(Outcome),
+}
+
+impl News {
+    /// What the news means to the task that holds the call; progress means nothing to it.
+    pub fn to_task(self, client_id: ClientId, call_id: CallId) -> Option<task::Input> {
+        Some(match self {
+            Self::NotSent { busy } => task::Input::CallNotSent { call_id, busy },
+            Self::Suspended => task::Input::CallSuspended(call_id),
+            Self::Attached => task::Input::CallAttached(call_id),
+            Self::NeverArrived => task::Input::CallNeverArrived(call_id),
+            Self::Progress(_) => return None,
+            Self::Ended(outcome) => task::Input::CallEnded { call_id, from: Some(client_id), outcome },
+        })
+    }
 }
 
 /// What to do.

@@ -466,6 +466,12 @@ impl Task {
         self.calls.iter().rev().find_map(|c| c.client_id.as_ref())
     }
 
+    /// Its open call on a client.
+    pub fn held(&self) -> Option<(CallId, ClientId)> {
+        let call = self.call.as_ref()?;
+        call.place.client().map(|client| (call.call_id.clone(), client.clone()))
+    }
+
     /// The `blocked_reason` of the API.
     pub fn blocked_reason(&self) -> Option<String> {
         self.wait.as_ref().map(Wait::reason)

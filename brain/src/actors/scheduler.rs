@@ -4,25 +4,32 @@
 //! All inputs of a task pass through here, so a task that reports "I wait" while nothing is on its way to it can be dropped
 //! without losing anything; the next input starts it again from the store.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use vance_brain_core::board::{Board, Entry, Offer, Order};
+use vance_brain_core::board::{Board, Offer, Order};
 use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
-use vance_brain_core::task::{Input, State, Wait};
+use vance_brain_core::task::Input;
 use vance_shared::call::{Fault, Outcome};
-use vance_shared::ids::{CallId, ClientId, SessionId, TaskId};
-use vance_shared::names::ToolName;
+use vance_shared::ids::{CallId, ClientId, TaskId};
 use vance_supervise::{
-    Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, Message, MessageResult, Restart,
+    Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, MessageResult, Restart,
     WrapFuture,
 };
 
 use super::task::{Reply, Tally, TaskActor, ToTask};
 use crate::hub::Brain;
 use crate::recovery;
+
+mod messages;
+
+pub use messages::{
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, Presence, Report, ServerEnded, ServerToolsChanged,
+    SessionRestarted, Unclaimed,
+};
+use messages::{Retried, TaskUp};
 
 /// Inputs that wait for one task's actor to come up.
 const MAX_PENDING: usize = 1_024;
@@ -32,150 +39,6 @@ const RECENT_CALLS: usize = 10_000;
 
 /// Messages that the scheduler's mailbox holds: the hub of all tasks.
 pub const MAILBOX: usize = 16_384;
-
-/// Message: new tasks, already stored.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct AddTree(pub Vec<Entry>);
-
-/// Message: a person's command; the answer goes to `reply`.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Command {
-    /// Which task.
-    pub task_id: TaskId,
-    /// `Cancel`, `Retry` or `Resolve`.
-    pub input: Input,
-    /// For a retry: its tree's tasks, in case the tree is not live any more.
-    pub tree: Vec<Entry>,
-    /// Who waits.
-    pub reply: Reply,
-}
-
-/// Message: a task says how it stands.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct FromTask {
-    /// Which task.
-    pub task_id: TaskId,
-    /// How many inputs of the scheduler it has handled.
-    pub handled: u64,
-    /// What it says.
-    pub report: Report,
-}
-
-/// How a task stands.
-#[derive(Debug)]
-pub enum Report {
-    /// It waits; nothing will happen without an input.
-    Parked {
-        /// For what.
-        wait: Wait,
-        /// Names under which a client may offer the tool.
-        wake_on: Vec<ToolName>,
-        /// Revision of the session's view on which that was decided.
-        seen: u64,
-    },
-    /// It runs.
-    Running,
-    /// It is terminal.
-    Ended {
-        /// How.
-        state: State,
-    },
-    /// It is pending again.
-    Pending,
-    /// Its children may run.
-    ChildrenMayRun,
-    /// Its open call on a client changed.
-    Held {
-        /// Has an outcome.
-        closed: Option<CallId>,
-        /// Is open now.
-        opened: Option<(CallId, ClientId)>,
-    },
-}
-
-/// Message: the server's part of a call ended.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct ServerEnded {
-    /// Whose call.
-    pub task_id: TaskId,
-    /// The call.
-    pub call_id: CallId,
-    /// The verdict.
-    pub outcome: Outcome,
-}
-
-/// Message: news of a call on a client.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct CallNews {
-    /// Which client.
-    pub client_id: ClientId,
-    /// The call.
-    pub call_id: CallId,
-    /// The news.
-    pub news: News,
-}
-
-/// Message: a result that nobody in the session waits for.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Unclaimed {
-    /// Whose.
-    pub client_id: ClientId,
-    /// The call.
-    pub call_id: CallId,
-    /// The verdict.
-    pub outcome: Outcome,
-}
-
-/// Message: who is online in a session, with what.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Presence {
-    /// The session.
-    pub session_id: SessionId,
-    /// Revision of its view.
-    pub revision: u64,
-    /// Clients and their tools.
-    pub online: HashMap<ClientId, Offer>,
-}
-
-/// Message: a session's actor began anew; calls that it had out are suspended.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct SessionRestarted(pub SessionId);
-
-/// Message: the server's tools changed.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct ServerToolsChanged;
-
-/// Message: which calls do tasks hold open on a client?
-#[derive(Message)]
-#[rtype(result = "BTreeSet<CallId>")]
-pub struct HeldOn(pub ClientId);
-
-/// Message: running and waiting tasks, live trees.
-#[derive(Message)]
-#[rtype(result = "Counts")]
-pub struct Count;
-
-/// The answer to [`Count`].
-#[derive(Debug, Clone, Copy, Default, actix::MessageResponse)]
-pub struct Counts {
-    /// Tasks with a slot.
-    pub running: usize,
-    /// Tasks that wait for something outside.
-    pub waiting: usize,
-    /// Live trees.
-    pub trees: usize,
-    /// Task actors.
-    pub actors: usize,
-}
 
 struct Seat {
     actor: ActorRef<TaskActor>,
@@ -335,15 +198,9 @@ impl Scheduler {
             }
             return;
         };
-        let input = match news {
-            News::NotSent { busy } => Input::CallNotSent { call_id, busy },
-            News::Suspended => Input::CallSuspended(call_id),
-            News::Attached => Input::CallAttached(call_id),
-            News::NeverArrived => Input::CallNeverArrived(call_id),
-            News::Progress(_) => return,
-            News::Ended(outcome) => Input::CallEnded { call_id, from: Some(client_id), outcome },
-        };
-        self.hand(&task_id, input, None);
+        if let Some(input) = news.to_task(client_id, call_id) {
+            self.hand(&task_id, input, None);
+        }
     }
 
     /// A result without a waiter: of a task that is parked, or late. Nobody's results are acknowledged, so that the client forgets them.
@@ -411,22 +268,6 @@ impl Scheduler {
         };
         ctx.spawn(gather.into_actor(self));
     }
-}
-
-/// A task's actor is up.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct TaskUp {
-    task_id: TaskId,
-    name: String,
-}
-
-/// These tasks are pending again.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Retried {
-    ids: Vec<TaskId>,
-    tree: Vec<Entry>,
 }
 
 impl Actor for Scheduler {

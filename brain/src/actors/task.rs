@@ -103,7 +103,7 @@ impl TaskActor {
                 self.task = Some(loaded.task);
                 self.session = Some(loaded.session);
                 self.others = loaded.others;
-                let opened = self.task.as_ref().and_then(rows::held);
+                let opened = self.task.as_ref().and_then(Task::held);
                 if opened.is_some() {
                     // What this task told the scheduler before a commit that failed may not be what is stored.
                     self.report(Report::Held { closed: None, opened });
@@ -128,7 +128,7 @@ impl TaskActor {
 
     /// One input: decide (routing included), store, act.
     fn turn(&mut self, input: Input, reply: Option<Reply>, ctx: &mut Context<Self>) {
-        let Some(before) = self.task.as_ref().map(rows::held) else { return };
+        let Some(before) = self.task.as_ref().map(Task::held) else { return };
         let mut events = Vec::new();
         let mut effects = Vec::new();
         let mut inputs = VecDeque::from([input]);
@@ -146,7 +146,7 @@ impl TaskActor {
             }
         }
         let Some(task) = &self.task else { return };
-        let held = rows::held(task);
+        let held = task.held();
         if held != before {
             let closed = before.filter(|b| held.as_ref() != Some(b)).map(|(call_id, _)| call_id);
             self.report(Report::Held { closed, opened: held });

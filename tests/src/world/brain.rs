@@ -80,7 +80,6 @@ impl BrainSide {
         self.tasks
             .values()
             .map(|task| {
-                let held = task.call.as_ref().and_then(|c| c.place.client().map(|cl| (c.call_id.clone(), cl.clone())));
                 let wake_on = match &task.wait {
                     Some(Wait::Client { tool, .. }) => vec![tool.clone()],
                     _ => Vec::new(),
@@ -97,7 +96,7 @@ impl BrainSide {
                     state: task.state,
                     wait: task.wait.clone(),
                     wake_on,
-                    held,
+                    held: task.held(),
                 }
             })
             .collect()
@@ -175,7 +174,7 @@ impl World {
         let mut inputs = vec![input];
         let mut effects = Vec::new();
         let mut seen = 0;
-        let Some(before) = self.brain.tasks.get(task_id).map(|t| (t.step, t.call.clone())) else { return };
+        let Some(before) = self.brain.tasks.get(task_id).map(|t| (t.step, t.held())) else { return };
         while let Some(input) = inputs.pop() {
             let now = self.now;
             let Some(task) = self.brain.tasks.get_mut(task_id) else { return };
@@ -193,18 +192,15 @@ impl World {
             }
         }
         let Some(task) = self.brain.tasks.get(task_id) else { return };
-        let (state, wait, after) = (task.state, task.wait.clone(), (task.step, task.call.clone()));
+        let (state, wait, after) = (task.state, task.wait.clone(), (task.step, task.held()));
         for step in before.0..after.0 {
             *self.brain.applied.entry((task_id.clone(), step)).or_default() += 1;
         }
-        let held = |call: &Option<OpenCall>| {
-            call.as_ref().and_then(|c| c.place.client().map(|client| (c.call_id.clone(), client.clone())))
-        };
-        if held(&before.1) != held(&after.1) {
-            if let Some((call_id, _)) = held(&before.1) {
-                self.brain.board.call_closed(&call_id);
+        if before.1 != after.1 {
+            if let Some((call_id, _)) = &before.1 {
+                self.brain.board.call_closed(call_id);
             }
-            if let Some((call_id, client_id)) = held(&after.1) {
+            if let Some((call_id, client_id)) = after.1 {
                 self.brain.board.call_placed(task_id, call_id, client_id);
             }
         }
@@ -367,15 +363,9 @@ impl World {
             self.session(session::Input::Ack { client_id, call_id });
             return;
         };
-        let input = match news {
-            News::NotSent { busy } => Input::CallNotSent { call_id, busy },
-            News::Suspended => Input::CallSuspended(call_id),
-            News::Attached => Input::CallAttached(call_id),
-            News::NeverArrived => Input::CallNeverArrived(call_id),
-            News::Progress(_) => return,
-            News::Ended(outcome) => Input::CallEnded { call_id, from: Some(client_id), outcome },
-        };
-        self.give(&task_id, input);
+        if let Some(input) = news.to_task(client_id, call_id) {
+            self.give(&task_id, input);
+        }
     }
 
     pub(super) fn at_brain(&mut self, line: u64, frame: ToBrain) {

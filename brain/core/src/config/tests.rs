@@ -13,12 +13,12 @@ fn an_empty_file_is_all_defaults() {
 
 #[test]
 fn every_field_is_read() {
-    let text = "listen: 0.0.0.0:1\nstore: sqlite:/tmp/x.db\nallowed_hosts: [a.example, 'b:8080']\nallow_insecure: true\notlp: http://c:4318\n\
+    let text = "listen: 0.0.0.0:1\nstore: 'sqlite:'\nallowed_hosts: [a.example, 'b:8080']\nallow_insecure: true\notlp: http://c:4318\n\
         defaults:\n  grace: 5s\n  call_timeout: 2m\n  max_parallel_tasks: 3\nproviders:\n  main: {kind: openai, base_url: 'https://x/v1', api_key: '${env:K}'}\n\
         web_search: {kind: searxng, base_url: 'http://localhost:8888'}\nhttp_fetch: {allow_private: true}\n";
     let config = parse_config("f", text).unwrap();
     assert_eq!(config.listen.as_deref(), Some("0.0.0.0:1"));
-    assert_eq!(config.store.as_deref(), Some("sqlite:/tmp/x.db"));
+    assert_eq!(config.store.as_deref(), Some("sqlite:"));
     assert_eq!(config.allowed_hosts, ["a.example", "b:8080"]);
     assert!(config.allow_insecure && config.http_fetch.allow_private);
     assert_eq!(config.otlp.as_deref(), Some("http://c:4318"));
@@ -36,13 +36,17 @@ fn mistakes_are_named_with_their_line() {
             "listen: 9990\nstore: postgres://x\nallowed_hosts: [a b]\nallow_insecure: 1\notlp: localhost\n",
             vec![
                 "1: `listen` is the number 9990, expected text (in quotes)",
-                "2: `store`: 'postgres://x' is no store, expected sqlite:PATH or mongodb://HOST/DATABASE",
+                "2: `store`: this release keeps events in SQLite, in the Brain's data folder; expected sqlite:",
                 "3: `allowed_hosts` holds 'a b', expected a host name, with its port if it has one",
                 "4: `allow_insecure` is the number 1, expected true or false",
                 "5: `otlp`: 'localhost' is no address, expected one such as https://example.com",
             ],
         ),
         ("listen: localhost", vec!["1: `listen`: 'localhost' is no address, expected one such as 127.0.0.1:9990"]),
+        (
+            "listen: brain.lan:80",
+            vec!["1: `listen`: 'brain.lan:80' is no address, expected one such as 127.0.0.1:9990"],
+        ),
         ("listen: '::1:80'", vec!["1: `listen`: '::1:80' is no address, expected one such as 127.0.0.1:9990"]),
         (
             "defaults:\n  grace: x\n  call_timeout: 0s\n  max_parallel_tasks: 0\n  y: 1\n",

@@ -165,12 +165,7 @@ impl Task {
         self.close(call_id);
         self.undecided = None;
         if let Verdict::Done { output } = verdict {
-            let text = match output {
-                Value::String(text) => text.clone(),
-                Value::Null => String::new(),
-                other => other.to_string(),
-            };
-            self.step_done(json!({"text": text, "structured": output, "content": []}));
+            self.step_done(by_hand(output));
         }
     }
 
@@ -190,6 +185,28 @@ impl Task {
     fn record(&mut self, call_id: &CallId) -> Option<&mut CallRecord> {
         self.calls.iter_mut().rev().find(|c| c.call_id == *call_id)
     }
+}
+
+/// What a person says that a call gave. `text`, `structured` and `content` are a tool's result as tasks see one; anything else
+/// is the structured part of one.
+fn by_hand(output: &Value) -> Value {
+    const PARTS: [&str; 3] = ["text", "structured", "content"];
+    let parts = output.as_object().filter(|o| !o.is_empty() && o.keys().all(|key| PARTS.contains(&key.as_str())));
+    let good = |o: &&serde_json::Map<String, Value>| {
+        o.get("text").is_none_or(Value::is_string) && o.get("content").is_none_or(Value::is_array)
+    };
+    if let Some(parts) = parts.filter(good) {
+        let part = |key: &str, or: Value| parts.get(key).cloned().unwrap_or(or);
+        return json!({
+            "text": part("text", json!("")), "structured": part("structured", Value::Null), "content": part("content", json!([])),
+        });
+    }
+    let text = match output {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    json!({"text": text, "structured": output, "content": []})
 }
 
 fn record(call: &OpenCall, at: i64) -> CallRecord {

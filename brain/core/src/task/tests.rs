@@ -1,7 +1,7 @@
 //! A story for each row of a task's and a call's life, and a property over any order of inputs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::spec::{OnUnknown, Retry, StepSpec};
@@ -272,6 +272,17 @@ fn an_unknown_outcome_asks_and_each_answer_counts() {
     let mut story = asked();
     assert_eq!(story.say(Input::Resolve(Verdict::Done { output: json!({"n": 1}) })).effects, [Effect::Route]);
     assert_eq!((story.task.step, story.task.output()["s0"]["structured"]["n"].clone()), (1, json!(1)));
+    for (output, text, structured) in [
+        (json!({"text": "sent"}), "sent", Value::Null),
+        (json!({"text": "sent", "structured": {"n": 1}}), "sent", json!({"n": 1})),
+        (json!("sent"), "sent", json!("sent")),
+        (json!({"text": 1}), r#"{"text":1}"#, json!({"text": 1})),
+        (Value::Null, "", Value::Null),
+    ] {
+        let mut story = asked();
+        story.say(Input::Resolve(Verdict::Done { output }));
+        assert_eq!(story.task.output()["s0"], json!({"text": text, "structured": structured, "content": []}));
+    }
     let mut story = asked();
     assert_eq!(story.say(Input::Resolve(Verdict::Retry)).effects, [Effect::Route]);
     story.place(2, on_foot("a"), Replay::Unsafe);
