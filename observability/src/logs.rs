@@ -35,11 +35,12 @@ impl Level {
         })
     }
 
-    /// Our own crates at this level; libraries stay at warnings until everything is asked for.
+    /// Our own crates at this level; libraries stay at warnings until more is asked for. rmcp stays silent: what goes
+    /// wrong there reaches our own code, which says it once and with the pack, and its lines show payloads.
     fn directives(self) -> &'static str {
         match self {
-            Self::Warn => "warn",
-            Self::Info => "warn,vance=info",
+            Self::Warn => "warn,rmcp=off",
+            Self::Info => "warn,rmcp=off,vance=info",
             Self::Debug => "warn,vance=debug",
             Self::Trace => "info,vance=trace",
         }

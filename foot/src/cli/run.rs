@@ -202,6 +202,9 @@ impl Follower<'_> {
             if self.is_over() && !self.lost {
                 // The last word is the Brain's own view, not what events add up to.
                 self.read_at = self.read_at.min(Instant::now());
+            } else if let Some(at) = self.may_wait_at.filter(|at| self.no_wait && *at > Instant::now()) {
+                // What waits now may still wait then, and nothing else might say so.
+                self.read_at = self.read_at.min(at);
             }
         }
     }

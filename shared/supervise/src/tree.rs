@@ -256,8 +256,12 @@ impl Tree {
 
     fn launch(&mut self, key: Key) {
         let Some(seat) = self.seats.get_mut(&key) else { return };
-        if self.decider.get(key).is_some_and(|child| child.restarts > 0) {
-            metrics::counter!("vance_actor_restarts_total", "actor" => label(&seat.name)).increment(1);
+        let again = self.decider.get(key).is_some_and(|child| child.restarts > 0);
+        // Also the first start counts, as nothing: a series that appears with its first fault cannot be watched for one.
+        let restarts = metrics::counter!("vance_actor_restarts_total", "actor" => label(&seat.name));
+        restarts.increment(u64::from(again));
+        metrics::counter!("vance_actor_panics_total", "actor" => label(&seat.name)).increment(0);
+        if again {
             tracing::info!(supervisor = self.name, child = seat.name, "child restarts");
         }
         let Launched { stop, ended } = seat.launch.launch();

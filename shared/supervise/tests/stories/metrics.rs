@@ -39,7 +39,8 @@ async fn panics_and_restarts_are_counted_by_the_first_part_of_the_name() {
         let log = Log::default();
         let (one, first) = probe("session:1", &log);
         let (two, second) = probe("session:2", &log);
-        let _root = SupervisorRef::start(SupervisorSpec::new("root").child(first).child(second));
+        let (_quiet, third) = probe("quiet", &log);
+        let _root = SupervisorRef::start(SupervisorSpec::new("root").child(first).child(second).child(third));
         one.send(Do::Panic).await.unwrap_err();
         two.send(Do::Panic).await.unwrap_err();
         settle().await;
@@ -50,6 +51,12 @@ async fn panics_and_restarts_are_counted_by_the_first_part_of_the_name() {
     drop(recording);
     let counters = counters.0.into_inner().unwrap();
     let counts: Vec<(&str, u64)> = counters.iter().map(|(k, v)| (k.as_str(), v.load(Ordering::Relaxed))).collect();
-    let expected = [("vance_actor_panics_total{actor=session}", 2), ("vance_actor_restarts_total{actor=session}", 3)];
+    // What has never failed is there too, as nothing.
+    let expected = [
+        ("vance_actor_panics_total{actor=quiet}", 0),
+        ("vance_actor_panics_total{actor=session}", 2),
+        ("vance_actor_restarts_total{actor=quiet}", 0),
+        ("vance_actor_restarts_total{actor=session}", 3),
+    ];
     assert_eq!(counts, expected);
 }
