@@ -5,10 +5,10 @@
 use std::ffi::OsString;
 
 use clap::Parser as _;
-use indicatif::MultiProgress;
 use vance_observability::logs;
 
 mod args;
+mod ask;
 mod context;
 mod failure;
 mod foot;
@@ -18,6 +18,7 @@ mod run;
 mod screen;
 mod sessions;
 mod settings;
+mod stage;
 mod tasks;
 mod tools;
 
@@ -27,12 +28,13 @@ use failure::{EXIT_OK, EXIT_USAGE, Failure};
 pub use interrupt::{Interrupt, Interrupts};
 pub use screen::Screen;
 pub use settings::Environment;
+pub use stage::Stage;
 
 /// Runs the process's command and gives its exit code. Needs the runtime and the crypto provider; starts logging.
 pub async fn main() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    let live = MultiProgress::new();
-    start_logging(&argv, &live);
+    let stage = Stage::of_process();
+    start_logging(&argv, &stage);
     let interrupts = match Interrupts::listen() {
         Ok(interrupts) => interrupts,
         Err(error) => {
@@ -40,7 +42,7 @@ pub async fn main() -> u8 {
             return failure::EXIT_FAILED;
         }
     };
-    execute(argv, Environment::of_process(), Screen::of_process(live), interrupts).await
+    execute(argv, Environment::of_process(), Screen::of_process(stage), interrupts).await
 }
 
 /// Runs one command line (the program's name first) and gives its exit code.
@@ -58,7 +60,9 @@ pub async fn execute(
     screen.json = cli.general.json;
     let Cli { general, daemon, command } = cli;
     let mut context = Context { general, environment, screen, interrupts };
-    match dispatch(&mut context, daemon, command).await {
+    let ended = dispatch(&mut context, daemon, command).await;
+    context.screen.stage().release();
+    match ended {
         Ok(exit) => exit,
         Err(failure) => {
             context.screen.failure(&failure);
@@ -109,15 +113,15 @@ fn not_parsed(error: &clap::Error, argv: &[OsString], screen: &mut Screen) -> u8
 }
 
 /// Logs go through the live view. A long-running Foot says what it does, a command only what is wrong.
-fn start_logging(argv: &[OsString], live: &MultiProgress) {
+fn start_logging(argv: &[OsString], stage: &Stage) {
     let (level, verbose) = match Cli::try_parse_from(argv) {
         Ok(Cli { general, command: None, .. }) => (logs::Level::Info, general.verbose),
         Ok(Cli { general, .. }) => (logs::Level::Warn, general.verbose),
         Err(_) => (logs::Level::Warn, 0),
     };
-    let live = live.clone();
+    let stage = stage.clone();
     let mut options = logs::Options::from_env(level.raised(verbose));
-    let writer = move || LogLine { live: live.clone(), line: Vec::new() };
+    let writer = move || LogLine { stage: stage.clone(), line: Vec::new() };
     if let Err(error) = logs::init_with(&options, writer.clone()) {
         options.filter = None;
         let again = logs::init_with(&options, writer);
@@ -125,9 +129,9 @@ fn start_logging(argv: &[OsString], live: &MultiProgress) {
     }
 }
 
-/// One log line: written at once, with the live view out of the way.
+/// One log line: written at once, with the live view out of the way and never into a question.
 struct LogLine {
-    live: MultiProgress,
+    stage: Stage,
     line: Vec<u8>,
 }
 
@@ -142,7 +146,7 @@ impl std::io::Write for LogLine {
         if line.is_empty() {
             return Ok(());
         }
-        self.live.suspend(|| std::io::stderr().write_all(&line))
+        self.stage.write(stage::Stream::Err, &line, &mut std::io::stderr())
     }
 }
 

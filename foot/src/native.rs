@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use vance_foot_core::permissions::Rules;
+use vance_foot_core::permissions::{Line, Rules};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -79,6 +79,10 @@ pub struct Question {
     pub what: String,
     /// How to never be asked again, if there is a way.
     pub remedy: String,
+    /// All of what is wanted, nothing cut: `("wants to run", "git status")`.
+    pub lines: Vec<Line>,
+    /// The entry under `allow:` that answers exactly this for ever, as YAML (not yet safe to print), if there is one.
+    pub rule: Option<String>,
 }
 
 /// Reports progress: a fraction of the whole if known, and a message.
@@ -98,6 +102,21 @@ pub struct NativeCall {
     pub cancel: CancellationToken,
     /// Who wants to know how far it is.
     pub progress: Option<Progress>,
+}
+
+/// A call of a pack's tool, before it is made.
+#[derive(Debug)]
+pub struct UseOfTool {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: ToolName,
+    /// Its arguments, for whoever is asked.
+    pub arguments: Raw,
+    /// Until the call counts as failed, the question included.
+    pub timeout: Duration,
+    /// Ends it before that.
+    pub cancel: CancellationToken,
 }
 
 /// The tools. Built once; calls run side by side.
@@ -136,15 +155,11 @@ impl NativeTools {
     }
 
     /// Asks whether a tool of a pack may be used: `None` is yes. The same rules and the same person answer as for native tools.
-    pub async fn refusal(
-        &self,
-        call_id: &CallId,
-        tool: &ToolName,
-        timeout: Duration,
-        cancel: &CancellationToken,
-    ) -> Option<Outcome> {
-        let halt = Halt::new(cancel.clone(), timeout);
-        self.gate.permit_use(call_id, tool, &halt).await.err().map(|refused| *refused)
+    pub async fn refusal(&self, wanted: UseOfTool) -> Option<Outcome> {
+        let UseOfTool { call_id, tool, arguments, timeout, cancel } = wanted;
+        let halt = Halt::new(cancel, timeout);
+        let call = gate::Call { id: call_id, tool, arguments, halt, progress: None };
+        self.gate.permit_use(&call).await.err().map(|refused| *refused)
     }
 
     /// Runs a call to its end.

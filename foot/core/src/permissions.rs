@@ -17,6 +17,7 @@ use vance_shared::show::{plain, quoted};
 mod exec;
 mod parse;
 mod paths;
+mod words;
 pub use parse::parse_permissions;
 pub use paths::{Places, normal};
 
@@ -134,8 +135,8 @@ pub enum Action<'a> {
         what: Program<'a>,
         /// Where it starts, absolute.
         cwd: &'a Path,
-        /// Names of the variables that the call sets.
-        env: &'a [&'a str],
+        /// The variables that the call sets, with their values.
+        env: &'a [(&'a str, &'a str)],
     },
     /// Use the tool; there is nothing more to judge (also the tools of packs that may run).
     Use,
@@ -180,7 +181,14 @@ pub struct Reason {
     pub why: String,
     /// What to change, as a sentence's second half: ``add `- {write: out.txt}` under `allow:` in FILE``. Empty if nothing can allow it.
     pub remedy: String,
+    /// For whoever is asked: all of what is wanted, nothing cut. Empty unless it is a question.
+    pub lines: Vec<Line>,
+    /// For whoever is asked: the entry under `allow:` that answers exactly this for ever, as YAML. None if no entry does.
+    pub rule: Option<String>,
 }
+
+/// A line of a question: `("wants to run", "git status")`.
+pub type Line = (&'static str, String);
 
 impl Reason {
     /// Both halves.
@@ -224,7 +232,7 @@ impl Policy {
             return denied(&wanted, rule);
         }
         match self.rules.tool_rule(Effect::Ask, tool) {
-            Some(rule) => asked(&wanted, rule),
+            Some(rule) => asked(&wanted, rule, Vec::new()),
             None => Verdict::Allow,
         }
     }
@@ -258,13 +266,14 @@ impl Policy {
             return denied(&wanted, rule);
         }
         if let Some(rule) = find(Effect::Ask) {
-            return asked(&wanted, rule);
+            return asked(&wanted, rule, vec![in_full(path, writing)]);
         }
         if !writing || find(Effect::Allow).is_some() {
             return Verdict::Allow;
         }
         let rule = format!("- {{write: {}}}", self.places.as_glob(path));
-        ask(format!("{wanted} needs a yes"), self.add(&rule))
+        let exactly = path.to_str().map(|path| format!("{{write: {}}}", paths::exact_glob(path)));
+        ask(format!("{wanted} needs a yes"), self.add(&rule), vec![in_full(path, writing)], exactly)
     }
 
     fn outside(&self, wanted: &str) -> Verdict {
@@ -289,16 +298,21 @@ fn denied(wanted: &str, rule: &Rule) -> Verdict {
     deny(format!("{wanted} is denied by {}", rule.at()), String::new())
 }
 
-fn asked(wanted: &str, rule: &Rule) -> Verdict {
-    ask(format!("{wanted} needs a yes, says {}", rule.at()), "to allow it, take that rule out".to_owned())
+fn asked(wanted: &str, rule: &Rule, mut lines: Vec<Line>) -> Verdict {
+    lines.push(("asked by", rule.at()));
+    ask(format!("{wanted} needs a yes, says {}", rule.at()), "to allow it, take that rule out".to_owned(), lines, None)
 }
 
 fn deny(why: String, remedy: String) -> Verdict {
-    Verdict::Deny(Reason { why, remedy })
+    Verdict::Deny(Reason { why, remedy, lines: Vec::new(), rule: None })
 }
 
-fn ask(why: String, remedy: String) -> Verdict {
-    Verdict::Ask(Reason { why, remedy })
+fn ask(why: String, remedy: String, lines: Vec<Line>, rule: Option<String>) -> Verdict {
+    Verdict::Ask(Reason { why, remedy, lines, rule })
+}
+
+fn in_full(path: &Path, writing: bool) -> Line {
+    (if writing { "wants to write" } else { "wants to read" }, words::shown(&path.to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -1,17 +1,13 @@
 //! Who runs tools: the Foot itself, and the servers of packs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 use vance_mcp_host::{CallRequest, McpHandle};
 use vance_shared::call::Outcome;
-use vance_shared::ids::CallId;
-use vance_shared::names::ToolName;
 
 use super::catalogue::{ToolCall, ToolHost};
-use crate::native::{NativeCall, NativeTools};
+use crate::native::{NativeCall, NativeTools, UseOfTool};
 
 /// The Foot's own tools.
 pub(crate) struct Native(pub(crate) Arc<NativeTools>);
@@ -34,28 +30,16 @@ impl ToolHost for Native {
 
 /// Says whether a pack's tool may be used: `None` is yes.
 pub(crate) trait Permit: Send + Sync {
-    fn refusal(
-        &self,
-        call_id: CallId,
-        tool: ToolName,
-        timeout: Duration,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, Option<Outcome>>;
+    fn refusal(&self, wanted: UseOfTool) -> BoxFuture<'static, Option<Outcome>>;
 }
 
 /// The rules of `permissions.yaml`, and the person.
 pub(crate) struct ByRules(pub(crate) Arc<NativeTools>);
 
 impl Permit for ByRules {
-    fn refusal(
-        &self,
-        call_id: CallId,
-        tool: ToolName,
-        timeout: Duration,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, Option<Outcome>> {
+    fn refusal(&self, wanted: UseOfTool) -> BoxFuture<'static, Option<Outcome>> {
         let tools = Arc::clone(&self.0);
-        Box::pin(async move { tools.refusal(&call_id, &tool, timeout, &cancel).await })
+        Box::pin(async move { tools.refusal(wanted).await })
     }
 }
 
@@ -70,7 +54,14 @@ impl ToolHost for Mcp {
         let (handle, permit) = (self.handle.clone(), Arc::clone(&self.permit));
         Box::pin(async move {
             let ToolCall { call_id, tool, arguments, timeout, cap, trace, cancel, progress } = call;
-            if let Some(refusal) = permit.refusal(call_id.clone(), tool.clone(), timeout, cancel.clone()).await {
+            let wanted = UseOfTool {
+                call_id: call_id.clone(),
+                tool: tool.clone(),
+                arguments: arguments.clone(),
+                timeout,
+                cancel: cancel.clone(),
+            };
+            if let Some(refusal) = permit.refusal(wanted).await {
                 return refusal;
             }
             let progress =

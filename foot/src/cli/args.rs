@@ -99,7 +99,7 @@ pub(super) struct General {
     #[arg(long, global = true)]
     pub(super) no_tools: bool,
 
-    /// No live view, no questions; without a subcommand: be a Foot in the foreground
+    /// No live view; without a subcommand: be a Foot in the foreground
     #[arg(long, global = true)]
     pub(super) no_ui: bool,
 

@@ -35,10 +35,14 @@ impl Context {
         Ok(Brain::new(self.general.brain.clone(), self.token()?)?)
     }
 
+    /// True on a terminal that can do nothing but print.
+    pub(super) fn dumb(&self) -> bool {
+        std::env::var("TERM").is_ok_and(|term| term == "dumb")
+    }
+
     /// True if a person looks on, at a terminal that can draw.
     pub(super) fn live_view(&self) -> bool {
-        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let wanted = !self.general.no_ui && !self.general.json && self.screen.terminal;
-        wanted && !dumb && std::io::stderr().is_terminal()
+        wanted && !self.dumb() && std::io::stderr().is_terminal()
     }
 }

@@ -141,7 +141,7 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
         no_tools: general.no_tools,
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         rules,
-        asker: None,
+        asker: if client_type == "daemon" { None } else { super::ask::at_terminal(context)? },
         home,
         project_dir,
     })

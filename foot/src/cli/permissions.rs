@@ -2,21 +2,29 @@
 //! deny must not get lost.
 
 use std::io::{ErrorKind, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vance_foot_core::permissions::{Rules, parse_permissions};
 use vance_shared::show::plain;
 
 use super::failure::Failure;
 
+mod add;
+pub(super) use add::add;
+
 /// Name of the file, in the home and in a project's `.vancetope`.
 const FILE: &str = "permissions.yaml";
 /// Largest file that is read, in bytes: a thousand rules fit.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
+/// The home's file.
+pub(super) fn file(home: &Path) -> PathBuf {
+    home.join(FILE)
+}
+
 /// The rules for a run in `project`; without `project` the home's alone.
 pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failure> {
-    let file = home.join(FILE);
+    let file = file(home);
     let own = read(&file)?.unwrap_or_else(|| Rules::none(&file.to_string_lossy()));
     let Some(theirs) = project.map(|p| read(&p.join(".vancetope").join(FILE))).transpose()?.flatten() else {
         return Ok(own);
@@ -29,8 +37,14 @@ pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failur
 }
 
 fn read(path: &Path) -> Result<Option<Rules>, Failure> {
+    let Some(text) = read_text(path)? else { return Ok(None) };
     let name = path.to_string_lossy().into_owned();
-    let fault = |why: String| Failure::File { file: plain(&name), why };
+    parse_permissions(&name, &text).map(Some).map_err(|problems| Failure::Mistakes { file: name, problems })
+}
+
+/// The file's text, if there is one.
+fn read_text(path: &Path) -> Result<Option<String>, Failure> {
+    let fault = |why: String| Failure::File { file: plain(&path.to_string_lossy()), why };
     let mut text = String::new();
     match std::fs::metadata(path) {
         Ok(meta) if !meta.is_file() => return Err(fault("expected a regular file".to_owned())),
@@ -43,7 +57,7 @@ fn read(path: &Path) -> Result<Option<Rules>, Failure> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(fault(format!("larger than {MAX_FILE_BYTES} bytes, expected a list of rules")));
     }
-    parse_permissions(&name, &text).map(Some).map_err(|problems| Failure::Mistakes { file: name, problems })
+    Ok(Some(text))
 }
 
 #[cfg(test)]

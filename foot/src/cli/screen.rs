@@ -10,6 +10,7 @@ use vance_shared::json::Raw;
 use vance_shared::show::plain;
 
 use super::failure::Failure;
+use super::stage::{Stage, Stream};
 
 /// The two streams of a command.
 pub struct Screen {
@@ -19,37 +20,39 @@ pub struct Screen {
     pub(super) json: bool,
     /// A person looks at standard output.
     pub(super) terminal: bool,
-    live: MultiProgress,
+    stage: Stage,
 }
 
 impl Screen {
-    /// Of this process. `live` is the view that log lines step around, too.
-    pub fn of_process(live: MultiProgress) -> Self {
+    /// Of this process. `stage` is the one that log lines go through, too.
+    pub fn of_process(stage: Stage) -> Self {
         let terminal = io::stdout().is_terminal();
-        Self { out: Box::new(io::stdout()), err: Box::new(io::stderr()), json: false, terminal, live }
+        Self { out: Box::new(io::stdout()), err: Box::new(io::stderr()), json: false, terminal, stage }
     }
 
     /// Into writers of the caller's; nobody looks at a terminal.
     pub fn into_writers(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
-        let live = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
-        Self { out, err, json: false, terminal: false, live }
+        Self { out, err, json: false, terminal: false, stage: Stage::hidden() }
     }
 
     /// The live view.
     pub(super) fn live(&self) -> &MultiProgress {
-        &self.live
+        self.stage.live()
+    }
+
+    /// Where lines, the live view and questions meet.
+    pub(super) fn stage(&self) -> &Stage {
+        &self.stage
     }
 
     /// A line of the result.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
-        let Self { out, live, .. } = self;
-        live.suspend(|| writeln!(out, "{text}").and_then(|()| out.flush()))
+        self.stage.write(Stream::Out, format!("{text}\n").as_bytes(), &mut *self.out)
     }
 
     /// A remark beside the result. A closed standard error costs only the remark.
     pub(super) fn remark(&mut self, text: &str) {
-        let Self { err, live, .. } = self;
-        if let Err(error) = live.suspend(|| writeln!(err, "{text}")) {
+        if let Err(error) = self.stage.write(Stream::Err, format!("{text}\n").as_bytes(), &mut *self.err) {
             tracing::debug!("a remark was not written: {error}");
         }
     }

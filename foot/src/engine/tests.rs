@@ -19,6 +19,7 @@ use vance_shared::wire::{Assembly, CallResult, ToBrain, ToFoot};
 use self::brain::{Brain, Line, call, id};
 use super::*;
 use crate::actors::catalogue::{ToolCall, ToolHost};
+use crate::native::UseOfTool;
 
 /// Tools that write down each run, outside of the system under test.
 #[derive(Default)]
@@ -70,13 +71,7 @@ fn tool(bench: &Arc<Bench>, name: &str, replay: Replay) -> Arc<Tool> {
 
 struct Anything;
 impl Permit for Anything {
-    fn refusal(
-        &self,
-        _: CallId,
-        _: ToolName,
-        _: Duration,
-        _: CancellationToken,
-    ) -> BoxFuture<'static, Option<Outcome>> {
+    fn refusal(&self, _: UseOfTool) -> BoxFuture<'static, Option<Outcome>> {
         Box::pin(async { None })
     }
 }

@@ -12,6 +12,7 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
+use vance_shared::show::plain;
 
 use super::roots::{Resolved, Roots};
 use super::{Asker, Ended, Progress, Question, failed};
@@ -145,25 +146,29 @@ impl Gate {
 
     /// Reading a resolved path, by its name and by what it leads to.
     pub(super) async fn permit_read(&self, call: &Call, at: &Resolved) -> Result<(), Box<Outcome>> {
-        let verdict = |path| self.policy.decide(call.tool.as_str(), Action::Read(path));
-        self.settle(&call.id, &call.tool, &call.halt, verdict(&at.lexical).and(verdict(&at.real))).await
+        let verdict = both(at, |path| self.policy.decide(call.tool.as_str(), Action::Read(path)));
+        self.settle(&call.id, &call.tool, &call.halt, verdict).await
     }
 
     /// Writing it.
     pub(super) async fn permit_write(&self, call: &Call, at: &Resolved) -> Result<(), Box<Outcome>> {
-        let verdict = |path| self.policy.decide(call.tool.as_str(), Action::Write(path));
-        self.settle(&call.id, &call.tool, &call.halt, verdict(&at.lexical).and(verdict(&at.real))).await
+        let verdict = both(at, |path| self.policy.decide(call.tool.as_str(), Action::Write(path)));
+        self.settle(&call.id, &call.tool, &call.halt, verdict).await
     }
 
-    /// Anything else.
-    pub(super) async fn permit(&self, call: &Call, action: Action<'_>) -> Result<(), Box<Outcome>> {
+    /// Starting a program.
+    pub(super) async fn permit_exec(&self, call: &Call, action: Action<'_>) -> Result<(), Box<Outcome>> {
         let verdict = self.policy.decide(call.tool.as_str(), action);
         self.settle(&call.id, &call.tool, &call.halt, verdict).await
     }
 
-    /// Using a tool of which there is no more to judge.
-    pub(super) async fn permit_use(&self, call_id: &CallId, tool: &ToolName, halt: &Halt) -> Result<(), Box<Outcome>> {
-        self.settle(call_id, tool, halt, self.policy.decide(tool.as_str(), Action::Use)).await
+    /// Using a tool of which there is no more to judge. Whoever is asked sees the arguments.
+    pub(super) async fn permit_use(&self, call: &Call) -> Result<(), Box<Outcome>> {
+        let mut verdict = self.policy.decide(call.tool.as_str(), Action::Use);
+        if let Verdict::Ask(reason) = &mut verdict {
+            reason.lines.insert(0, ("wants to run", format!("{} {}", call.tool, plain(call.arguments.get()))));
+        }
+        self.settle(&call.id, &call.tool, &call.halt, verdict).await
     }
 
     async fn settle(
@@ -187,6 +192,8 @@ impl Gate {
             tool: tool.clone(),
             what: reason.why.clone(),
             remedy: reason.remedy.clone(),
+            lines: reason.lines.clone(),
+            rule: reason.rule.clone(),
         };
         let answer = asker.ask(question);
         tokio::select! {
@@ -197,16 +204,25 @@ impl Gate {
     }
 }
 
+/// A path by its name and by what it leads to. Whoever is asked sees both, and no rule covers a link for ever.
+fn both(at: &Resolved, judge: impl Fn(&Path) -> Verdict) -> Verdict {
+    let mut verdict = judge(&at.lexical).and(judge(&at.real));
+    if let Verdict::Ask(reason) = &mut verdict
+        && at.lexical != at.real
+    {
+        reason.lines.push(("by a link to", plain(&at.real.to_string_lossy())));
+        reason.rule = None;
+    }
+    verdict
+}
+
 /// Runs file work where blocking is fine.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Box<Outcome>> + Send + 'static,
 ) -> Result<T, Box<Outcome>> {
     match tokio::task::spawn_blocking(work).await {
         Ok(ended) => ended,
-        Err(e) => Err(failed(
-            "internal",
-            format!("the tool stopped unexpectedly: {}", vance_shared::show::plain(&e.to_string())),
-        )),
+        Err(e) => Err(failed("internal", format!("the tool stopped unexpectedly: {}", plain(&e.to_string())))),
     }
 }
 

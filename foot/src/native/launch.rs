@@ -66,8 +66,8 @@ impl Wanted {
             Some(command) => Program::Command(command),
             None => Program::Argv(&argv),
         };
-        let env: Vec<&str> = self.env.keys().map(String::as_str).collect();
-        gate.permit(call, Action::Exec { what, cwd: &cwd, env: &env }).await?;
+        let env: Vec<(&str, &str)> = self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        gate.permit_exec(call, Action::Exec { what, cwd: &cwd, env: &env }).await?;
         call.halt.check()?;
         Ok(Permitted { argv, cwd, env: self.env })
     }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use vance_foot_core::permissions::Action;
 use vance_mcp_host::guard::{Exit, GuardedChild};
 use vance_shared::call::Outcome;
 use vance_shared::json::Raw;
@@ -104,7 +103,7 @@ struct Status {
 
 pub(super) async fn status(gate: &Gate, processes: &Processes, call: Call) -> Ended {
     let args: Status = call.parse()?;
-    gate.permit(&call, Action::Use).await?;
+    gate.permit_use(&call).await?;
     let wanted = match &args.process_id {
         Some(id) => vec![processes.find(id)?],
         None => lock(&processes.table).all.values().cloned().collect(),
@@ -136,7 +135,7 @@ enum Stream {
 
 pub(super) async fn output(gate: &Gate, processes: &Processes, call: Call) -> Ended {
     let args: Output = call.parse()?;
-    gate.permit(&call, Action::Use).await?;
+    gate.permit_use(&call).await?;
     let process = processes.find(&args.process_id)?;
     let ring = match args.stream {
         Stream::Stdout => &process.stdout,
@@ -178,7 +177,7 @@ struct Stop {
 
 pub(super) async fn stop(gate: &Gate, processes: &Processes, call: Call) -> Ended {
     let args: Stop = call.parse()?;
-    gate.permit(&call, Action::Use).await?;
+    gate.permit_use(&call).await?;
     let process = processes.find(&args.process_id)?;
     process.end_within(args.grace_ms.map_or(DEFAULT_GRACE, Duration::from_millis));
     // It ends in any case; a call that is over before does not wait for it.

@@ -5,14 +5,16 @@ use std::path::Path;
 use vance_shared::show::quoted;
 
 use super::paths::yaml_word;
-use super::{Effect, MAX_SHOWN, Matcher, Policy, Program, Rule, Verdict, ask, asked, denied, deny};
+use super::{
+    Effect, Line, MAX_SHOWN, Matcher, Policy, Program, Rule, Verdict, ask, asked, denied, deny, words as show,
+};
 use crate::command;
 
 /// Words of a command that a suggested rule repeats in full; a longer one is suggested by its first two.
 const MAX_SUGGESTED_WORDS: usize = 6;
 
 impl Policy {
-    pub(super) fn decide_exec(&self, tool: &str, what: Program<'_>, cwd: &Path, env: &[&str]) -> Verdict {
+    pub(super) fn decide_exec(&self, tool: &str, what: Program<'_>, cwd: &Path, env: &[(&str, &str)]) -> Verdict {
         let wanted = format!("running {}", quoted(&line(what), MAX_SHOWN));
         if let Some(path) = self.named_floor_path(what, cwd) {
             return deny(
@@ -41,19 +43,23 @@ impl Policy {
                     "to go without, pass `argv` (with [\"sh\", \"-c\", SCRIPT] if it must be a shell) and {}",
                     self.add(rule).replacen("to allow it, ", "", 1)
                 ),
+                self.in_full(what, cwd, env),
+                None,
             );
         }
         if let Some(rule) = find(Effect::Ask) {
-            return asked(&wanted, rule);
+            return asked(&wanted, rule, self.in_full(what, cwd, env));
         }
         if self.rules.tool_rule(Effect::Allow, tool).is_some() {
             return Verdict::Allow;
         }
-        if let Some(name) = env.iter().find(|name| command::changes_what_runs(name)) {
+        if let Some((name, _)) = env.iter().find(|(name, _)| command::changes_what_runs(name)) {
             let rule = format!("- {{tool: {}}}", yaml_word(tool));
             return ask(
                 format!("{wanted} with {} set needs a yes: it changes what runs", quoted(name, MAX_SHOWN)),
                 self.add(&rule),
+                self.in_full(what, cwd, env),
+                None,
             );
         }
         let argv = words(what);
@@ -66,7 +72,38 @@ impl Policy {
         }
         let kept = if argv.len() <= MAX_SUGGESTED_WORDS { argv.len() } else { 2 };
         let list: Vec<String> = argv[..kept].iter().map(|w| yaml_word(w)).collect();
-        ask(format!("{wanted} needs a yes"), self.add(&format!("- {{exec: [{}]}}", list.join(", "))))
+        let remedy = self.add(&format!("- {{exec: [{}]}}", list.join(", ")));
+        ask(
+            format!("{wanted} needs a yes"),
+            remedy,
+            self.in_full(what, cwd, env),
+            Some(self.exactly(&argv, cwd)).filter(|_| !argv.is_empty()),
+        )
+    }
+
+    /// The rule that starts with all of these words. A program that is a path is that file, wherever the next Foot works.
+    fn exactly(&self, argv: &[String], cwd: &Path) -> String {
+        let mut list: Vec<String> = argv.iter().map(|w| yaml_word(w)).collect();
+        if let (Some(first), Some(program)) = (list.first_mut(), argv.first().filter(|p| p.contains('/'))) {
+            *first = yaml_word(&self.places.absolute_from(cwd, program).to_string_lossy());
+        }
+        format!("{{exec: [{}]}}", list.join(", "))
+    }
+
+    fn in_full(&self, what: Program<'_>, cwd: &Path, env: &[(&str, &str)]) -> Vec<Line> {
+        let line = match what {
+            Program::Argv(argv) => show::line(argv.iter().map(String::as_str)),
+            Program::Command(text) => show::line(["sh", "-c", text]),
+        };
+        let mut lines = vec![("wants to run", line)];
+        if cwd != self.places.working_dir {
+            lines.push(("in folder", show::shown(&cwd.to_string_lossy())));
+        }
+        for (name, value) in env {
+            let warning = if command::changes_what_runs(name) { "   (!) changes what runs" } else { "" };
+            lines.push(("with env", format!("{}={}{warning}", show::shown(name), show::shown(value))));
+        }
+        lines
     }
 
     /// For `deny` and `ask`: the program also by its bare name, and each command that the words may start.

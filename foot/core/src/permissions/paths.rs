@@ -94,6 +94,11 @@ impl Places {
     }
 }
 
+/// A glob, quoted for YAML, that matches exactly this absolute path, whatever the working directory.
+pub(super) fn exact_glob(path: &str) -> String {
+    yaml_word(&globset::escape(path))
+}
+
 /// A word for YAML's flow style, quoted where it must be.
 pub(super) fn yaml_word(text: &str) -> String {
     let bare = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '.' | '_'))

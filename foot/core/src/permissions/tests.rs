@@ -131,7 +131,11 @@ fn a_relative_program_is_that_file_and_no_other() {
 fn a_variable_that_changes_what_runs_asks() {
     let policy = policy("allow: [{exec: [git]}]");
     let words = argv("git status");
-    for (env, want) in [(&["FOO"][..], "allow"), (&["FOO", "LD_PRELOAD"][..], "ask"), (&["PATH"][..], "ask")] {
+    for (env, want) in [
+        (&[("FOO", "1")][..], "allow"),
+        (&[("FOO", "1"), ("LD_PRELOAD", "x")][..], "ask"),
+        (&[("PATH", ".")][..], "ask"),
+    ] {
         let action = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo"), env };
         assert_eq!(word(&policy.decide("t", action)), want, "{env:?}");
     }
@@ -223,6 +227,47 @@ fn the_suggested_line_allows_what_was_refused() {
         let text =
             format!("roots: [/work/repo, /elsewhere]\nallow:\n- {{write: {}}}", places().as_glob(Path::new(path)));
         assert_eq!(word(&policy(&text).decide("t", Action::Write(Path::new(path)))), "allow", "{text}");
+    }
+}
+
+#[test]
+fn a_question_shows_everything_and_offers_the_narrowest_rule() {
+    let policy = policy("ask: [{exec: [make]}, {write: 'src/**'}]");
+    let long = format!("/work/repo/{}", "x".repeat(1000));
+    let words = argv("./tool.sh --all");
+    let env = [("A", "b c"), ("PATH", ".")];
+    let in_sub = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo/sub"), env: &[] };
+    let with_env = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo"), env: &env };
+    for (action, lines, rule) in [
+        (
+            Action::Write(Path::new("/work/repo/a b.txt")),
+            "wants to write: '/work/repo/a b.txt'",
+            Some("{write: \"/work/repo/a b.txt\"}"),
+        ),
+        (
+            Action::Write(Path::new("/work/repo/src/a")),
+            "wants to write: /work/repo/src/a; asked by: FILE:1 (`ask`)",
+            None,
+        ),
+        (Action::Write(Path::new(&long)), &format!("wants to write: {long}"), Some(&format!("{{write: {long}}}"))),
+        (exec(Program::Command("git log")), "wants to run: sh -c 'git log'", Some("{exec: [git, log]}")),
+        (exec(Program::Command("a | b")), "wants to run: sh -c 'a | b'", None),
+        (exec(Program::Argv(&argv("make x"))), "wants to run: make x; asked by: FILE:1 (`ask`)", None),
+        (
+            in_sub,
+            "wants to run: ./tool.sh --all; in folder: /work/repo/sub",
+            Some("{exec: [/work/repo/sub/tool.sh, \"--all\"]}"),
+        ),
+        (with_env, "wants to run: ./tool.sh --all; with env: A='b c'; with env: PATH=.   (!) changes what runs", None),
+    ] {
+        let Verdict::Ask(reason) = policy.decide("t", action) else { panic!("{action:?}") };
+        let said: Vec<String> = reason.lines.iter().map(|(label, text)| format!("{label}: {text}")).collect();
+        assert_eq!(said.join("; ").replace(FILE, "FILE"), lines, "{action:?}");
+        assert_eq!(reason.rule.as_deref(), rule, "{action:?}");
+        if let Some(rule) = rule {
+            let after = self::policy(&format!("allow:\n- {rule}"));
+            assert_eq!(word(&after.decide("t", action)), "allow", "{rule}");
+        }
     }
 }
 

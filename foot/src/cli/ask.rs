@@ -1,0 +1,185 @@
+//! Questions of the permissions, asked at the terminal: one at a time, on a thread of their own, so that whoever waits for
+//! the answer never is the one who reads it.
+//!
+//! ```text
+//! tool → ask → queue → thread: terminal ours? → prompt → once: yes | always: rule into the file, yes | else: no
+//! ```
+
+use std::collections::HashSet;
+use std::io::IsTerminal as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use vance_shared::show::plain;
+
+use super::context::Context;
+use super::failure::Failure;
+use super::permissions;
+use super::stage::Stage;
+use crate::native::{Asker, Question};
+
+mod prompt;
+mod terminal;
+use prompt::Answer;
+use terminal::{Heard, Terminal};
+
+/// Until silence is a no: long enough to read, short enough that no call's own time runs out unseen.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// Questions that wait for their turn; a person who has more before them has lost sight, and the rest is no.
+const MAX_WAITING: usize = 16;
+
+/// A person at this process's terminal, if there is one.
+pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, Failure> {
+    let stage = context.screen.stage();
+    let streams = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if context.general.json || !stage.is_own() || !streams || context.dumb() {
+        return Ok(None);
+    }
+    let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(none)?;
+    let terminal = Terminal::new(input, Box::new(std::io::stderr()), context.interrupts.pressed(), PATIENCE);
+    Ok(Some(Arc::new(AtTerminal {
+        person: Mutex::new(Person::Idle(terminal)),
+        stage: stage.clone(),
+        home: context.home()?,
+    })))
+}
+
+struct AtTerminal {
+    // Two calls may ask at once; the first one starts the thread.
+    person: Mutex<Person>,
+    stage: Stage,
+    home: PathBuf,
+}
+
+/// Where the terminal is.
+enum Person {
+    /// Nothing was asked so far.
+    Idle(Terminal),
+    /// A thread has it.
+    Asked(SyncSender<Asked>),
+    /// The thread could not be started.
+    Gone,
+}
+
+/// A question and who waits for its answer.
+struct Asked {
+    question: Question,
+    tell: oneshot::Sender<bool>,
+}
+
+impl Asker for AtTerminal {
+    fn ask(&self, question: Question) -> BoxFuture<'static, bool> {
+        let (tell, answer) = oneshot::channel();
+        let tool = question.tool.clone();
+        let queued = self.queue().is_some_and(|queue| queue.try_send(Asked { question, tell }).is_ok());
+        if !queued {
+            tracing::warn!("{tool}: {MAX_WAITING} questions wait for an answer already, so this one is not asked: no");
+        }
+        // A thread that is gone answers nothing, which is no.
+        Box::pin(async move { queued && answer.await.unwrap_or(false) })
+    }
+}
+
+impl AtTerminal {
+    fn queue(&self) -> Option<SyncSender<Asked>> {
+        let mut person = self.person.lock().unwrap_or_else(PoisonError::into_inner);
+        let terminal = match std::mem::replace(&mut *person, Person::Gone) {
+            Person::Idle(terminal) => terminal,
+            Person::Asked(queue) => {
+                *person = Person::Asked(queue.clone());
+                return Some(queue);
+            }
+            Person::Gone => return None,
+        };
+        let (queue, asked) = sync_channel(MAX_WAITING);
+        let clerk = Clerk { terminal, stage: self.stage.clone(), home: self.home.clone(), always: HashSet::new() };
+        match std::thread::Builder::new().name("questions".to_owned()).spawn(move || clerk.work(&asked)) {
+            Ok(_) => *person = Person::Asked(queue.clone()),
+            Err(error) => {
+                tracing::warn!("no question can be asked: {error}");
+                return None;
+            }
+        }
+        Some(queue)
+    }
+}
+
+/// The thread that asks.
+struct Clerk {
+    terminal: Terminal,
+    stage: Stage,
+    home: PathBuf,
+    /// Rules that this run has written: the rules of a running Foot do not change under it.
+    always: HashSet<String>,
+}
+
+impl Clerk {
+    fn work(mut self, asked: &Receiver<Asked>) {
+        while let Ok(Asked { question, mut tell }) = asked.recv() {
+            if tell.is_closed() {
+                continue;
+            }
+            let yes =
+                question.rule.as_ref().is_some_and(|rule| self.always.contains(rule)) || self.put(&question, &mut tell);
+            if tell.send(yes).is_err() {
+                tracing::debug!("an answer came after its call had ended");
+            }
+        }
+    }
+
+    /// Asks one question.
+    fn put(&mut self, question: &Question, tell: &mut oneshot::Sender<bool>) -> bool {
+        if !self.terminal.is_ours() {
+            let why = "this program runs in the background, so nobody was asked: no";
+            tracing::warn!("{}: {}; {why}", question.tool, question.what);
+            return false;
+        }
+        let file = permissions::file(&self.home);
+        let (text, choices) = match prompt::text(question, &file.to_string_lossy()) {
+            Ok(parts) => parts,
+            Err(bytes) => {
+                let why = format!("the question has {bytes} bytes, at most {} are asked: no", prompt::MAX_BYTES);
+                tracing::warn!("{}: {why}", question.tool);
+                return false;
+            }
+        };
+        let quiet = self.stage.question();
+        let heard = self.terminal.ask(&text, &choices, &mut || tell.is_closed());
+        let answer = match &heard {
+            Heard::Line(line) => prompt::answer(line, question.rule.is_some()),
+            Heard::Silence | Heard::End | Heard::Interrupted | Heard::TakenBack | Heard::Fault(_) => Some(Answer::No),
+        };
+        let said = match (&heard, answer) {
+            (Heard::Line(_), Some(Answer::Once | Answer::No)) => None,
+            (Heard::Line(_), Some(Answer::Always)) => Some(self.remember(question, &file)),
+            (Heard::Line(_), None) => Some(format!("that is not one of {}: no", prompt::numbers(question))),
+            (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", PATIENCE.as_secs())),
+            (Heard::End, _) => Some("\nend of input: no".to_owned()),
+            (Heard::Interrupted, _) => Some("\ninterrupted: no".to_owned()),
+            (Heard::TakenBack, _) => Some("\nthe call has ended without an answer".to_owned()),
+            (Heard::Fault(why), _) => Some(format!("\nthe terminal cannot be read ({}): no", plain(why))),
+        };
+        if let Some(said) = said {
+            self.terminal.say(&said);
+        }
+        drop(quiet);
+        matches!(answer, Some(Answer::Once | Answer::Always))
+    }
+
+    fn remember(&mut self, question: &Question, file: &std::path::Path) -> String {
+        let Some(rule) = &question.rule else { return "allowed once".to_owned() };
+        match permissions::add(&self.home, rule) {
+            Ok(()) => {
+                self.always.insert(rule.clone());
+                format!("added `- {}` under `allow:` in {}", plain(rule), plain(&file.to_string_lossy()))
+            }
+            Err(error) => format!("allowed once; the rule was not written: {error}"),
+        }
+    }
+}

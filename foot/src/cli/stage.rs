@@ -1,0 +1,109 @@
+//! The terminal as all threads of a command write on it: lines above, the live view below, and at times a question, which
+//! nothing may run into. While one is open the live view is away and lines wait until it is answered.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::{MultiProgress, ProgressDrawTarget};
+
+/// Bytes that wait for the end of a question: a minute of a talkative log. Beyond it they are written into the question rather than lost.
+const MAX_HELD_BYTES: usize = 256 * 1024;
+
+/// The two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// One for the process; clones are the same stage.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    live: MultiProgress,
+    // Log lines come from any thread, so a lock: it also keeps a question from beginning in the middle of a line.
+    held: Arc<Mutex<Option<Held>>>,
+    /// A question may be asked here: the streams are the process's own.
+    own: bool,
+}
+
+/// What waits for the end of a question.
+#[derive(Debug, Default)]
+struct Held {
+    lines: Vec<(Stream, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Stage {
+    /// The process's own.
+    pub fn of_process() -> Self {
+        Self { live: MultiProgress::new(), held: Arc::default(), own: true }
+    }
+
+    /// Where nobody looks on and nobody is asked.
+    pub(super) fn hidden() -> Self {
+        let live = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        Self { live, held: Arc::default(), own: false }
+    }
+
+    /// True if these are the process's own streams.
+    pub(super) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// The live view.
+    pub(super) fn live(&self) -> &MultiProgress {
+        &self.live
+    }
+
+    /// Writes whole lines above the live view, or keeps them while a question is open.
+    pub(super) fn write(&self, to: Stream, text: &[u8], writer: &mut dyn Write) -> io::Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = held.as_mut().filter(|held| held.bytes + text.len() <= MAX_HELD_BYTES) {
+            held.bytes += text.len();
+            held.lines.push((to, text.to_owned()));
+            return Ok(());
+        }
+        self.live.suspend(|| writer.write_all(text).and_then(|()| writer.flush()))
+    }
+
+    /// Begins a question. It ends when what this gives is dropped.
+    pub(super) fn question(&self) -> Quiet {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get_or_insert_default();
+        if let Err(error) = self.live.clear() {
+            tracing::debug!("the live view was not cleared: {error}");
+        }
+        // Not `suspend`: it would hold up everybody who reports progress, for as long as the person thinks.
+        self.live.set_draw_target(ProgressDrawTarget::hidden());
+        Quiet(self.clone())
+    }
+
+    /// Ends a question, if one is open: what waited is written. The last words of a command must not wait for an answer.
+    pub(super) fn release(&self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Held { lines, .. }) = held.take() else { return };
+        for (to, text) in lines {
+            let written = match to {
+                Stream::Out => io::stdout().write_all(&text).and_then(|()| io::stdout().flush()),
+                Stream::Err => io::stderr().write_all(&text),
+            };
+            if written.is_err() {
+                // The reader is gone; whoever writes the next result finds out and says so.
+                break;
+            }
+        }
+        self.live.set_draw_target(ProgressDrawTarget::stderr());
+        // Draws it at once: what only waits has no tick that would.
+        self.live.suspend(|| {});
+    }
+}
+
+/// A question is open.
+#[derive(Debug)]
+pub(super) struct Quiet(Stage);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
