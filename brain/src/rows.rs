@@ -51,17 +51,14 @@ pub struct Recorded {
     pub reason: Option<String>,
 }
 
-/// Why a task is where it is, in one line.
-pub fn reason(task: &Task) -> Option<String> {
-    task.blocked_reason().or_else(|| task.error.as_ref().map(|e| e.message.clone())).or_else(|| task.reason.clone())
-}
-
-/// The append that stores `events`, which `task` has already folded.
-pub fn append(task: &Task, events: &[Event]) -> Append {
+/// The append that stores `events`, which `task` has already folded; it was in state `before` them.
+pub fn append(before: State, task: &Task, events: &[Event]) -> Append {
+    let mut state = before;
     let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
     let events = events
         .iter()
         .map(|event| {
+            state = event.enters().unwrap_or(state);
             let recorded = Recorded {
                 event: Raw::of(event).unwrap_or_else(|_| Raw::null()),
                 task_id: task.head.task_id.clone(),
@@ -69,8 +66,8 @@ pub fn append(task: &Task, events: &[Event]) -> Append {
                 tree_id: task.head.tree_id.clone(),
                 session_id: task.head.session_id.clone(),
                 owner: task.head.owner.clone(),
-                state: task.state,
-                reason: reason(task),
+                state,
+                reason: event.reason(),
             };
             NewEvent { kind: event.kind(), data: Raw::of(&recorded).unwrap_or_else(|_| Raw::null()) }
         })

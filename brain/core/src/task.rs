@@ -232,6 +232,46 @@ pub enum Event {
 }
 
 impl Event {
+    /// The state that the event leads to, if it leads to another.
+    pub fn enters(&self) -> Option<State> {
+        match self {
+            Self::Submitted(_) | Self::Retried {} => Some(State::Pending),
+            Self::Started {} | Self::Resumed {} => Some(State::Running),
+            Self::Waiting { wait } => Some(wait.state()),
+            Self::Completed {} => Some(State::Completed),
+            Self::Failed { .. } => Some(State::Failed),
+            Self::Cancelled { .. } => Some(State::Cancelled),
+            Self::Skipped { .. } => Some(State::Skipped),
+            Self::CallPlaced(_)
+            | Self::CallSentAgain { .. }
+            | Self::CallWithdrawn { .. }
+            | Self::CallEnded { .. }
+            | Self::LateResult { .. }
+            | Self::StepFailed { .. }
+            | Self::Resolved { .. } => None,
+        }
+    }
+
+    /// Why the task is in that state, in one line.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Waiting { wait } => Some(wait.reason()),
+            Self::Failed { error } | Self::StepFailed { error, .. } => Some(error.message.clone()),
+            Self::Cancelled { reason } | Self::Skipped { reason } => Some(reason.clone()),
+            Self::Submitted(_)
+            | Self::Started {}
+            | Self::CallPlaced(_)
+            | Self::CallSentAgain { .. }
+            | Self::CallWithdrawn { .. }
+            | Self::CallEnded { .. }
+            | Self::LateResult { .. }
+            | Self::Resumed {}
+            | Self::Resolved { .. }
+            | Self::Completed {}
+            | Self::Retried {} => None,
+        }
+    }
+
     /// The event's name in the store and in the event stream.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -128,7 +128,7 @@ impl TaskActor {
 
     /// One input: decide (routing included), store, act.
     fn turn(&mut self, input: Input, reply: Option<Reply>, ctx: &mut Context<Self>) {
-        let Some(before) = self.task.as_ref().map(Task::held) else { return };
+        let Some((state, before)) = self.task.as_ref().map(|t| (t.state, t.held())) else { return };
         let mut events = Vec::new();
         let mut effects = Vec::new();
         let mut inputs = VecDeque::from([input]);
@@ -160,7 +160,7 @@ impl TaskActor {
             return;
         }
         let batch = Batch {
-            appends: vec![rows::append(task, &events)],
+            appends: vec![rows::append(state, task, &events)],
             rows: vec![rows::task_row(task)],
             at_ms: task.updated_at,
             ..Batch::default()

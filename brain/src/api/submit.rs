@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use vance_brain_core::route::contradicts;
 use vance_brain_core::spec::{EngineRef, EngineSpec, Mode, TaskSpec, TreeSpec};
-use vance_brain_core::task::{Event, Head, Task};
+use vance_brain_core::task::{Event, Head, State, Task};
 use vance_brain_core::tree_file::parse_tree;
 use vance_shared::call::Fault;
 use vance_shared::doc::Problem;
@@ -208,7 +208,12 @@ impl NewTree {
             data: Raw::from(json!({ "tasks": ids })),
         };
         Batch {
-            appends: self.tasks.iter().zip(&self.events).map(|(task, events)| rows::append(task, events)).collect(),
+            appends: self
+                .tasks
+                .iter()
+                .zip(&self.events)
+                .map(|(task, events)| rows::append(State::Pending, task, events))
+                .collect(),
             rows: self.tasks.iter().map(rows::task_row).chain([tree]).collect(),
             at_ms: self.at,
             ..Batch::default()
