@@ -75,7 +75,7 @@ pub struct Question {
     pub call_id: CallId,
     /// The tool that wants it.
     pub tool: ToolName,
-    /// What is wanted and why it asks: `writing '/work/a.txt' needs a yes`.
+    /// What is wanted and why it asks: `writing 'notes/a.txt' needs a yes`.
     pub what: String,
     /// How to never be asked again, if there is a way.
     pub remedy: String,

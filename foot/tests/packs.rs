@@ -21,7 +21,7 @@ use vance_shared::wire::{ToBrain, ToFoot};
 use brain::{Brain, call, id};
 
 fn fake() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/mcp-host/tests/support/fake.py").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("shared/mcp-host/tests/support/fake.py")
 }
 
 /// A home with packs of the fake server; a word that begins with `!` is a program that is not there.

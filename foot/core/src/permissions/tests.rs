@@ -7,8 +7,8 @@ fn places() -> Places {
     Places {
         user_home: Some("/home/u".into()),
         home: "/srv/vance".into(),
-        working_dir: "/work/repo".into(),
-        aliases: vec![("/w".into(), "/work".into())],
+        working_dir: "/code/repo".into(),
+        aliases: vec![("/w".into(), "/code".into())],
         protected: vec!["/data/keys".into()],
     }
 }
@@ -35,7 +35,7 @@ fn sentence(verdict: Verdict) -> String {
 }
 
 fn exec<'a>(what: Program<'a>) -> Action<'a> {
-    Action::Exec { what, cwd: Path::new("/work/repo"), env: &[] }
+    Action::Exec { what, cwd: Path::new("/code/repo"), env: &[] }
 }
 
 fn argv(words: &str) -> Vec<String> {
@@ -46,11 +46,11 @@ fn argv(words: &str) -> Vec<String> {
 fn without_rules_reads_inside_the_roots_go_and_all_else_does_not() {
     let policy = policy("");
     for (action, want) in [
-        (Action::Read(Path::new("/work/repo/a.txt")), "allow"),
-        (Action::Read(Path::new("/work/repo")), "allow"),
-        (Action::Read(Path::new("/work/repository/a.txt")), "deny"),
+        (Action::Read(Path::new("/code/repo/a.txt")), "allow"),
+        (Action::Read(Path::new("/code/repo")), "allow"),
+        (Action::Read(Path::new("/code/repository/a.txt")), "deny"),
         (Action::Read(Path::new("/etc/passwd")), "deny"),
-        (Action::Write(Path::new("/work/repo/a.txt")), "ask"),
+        (Action::Write(Path::new("/code/repo/a.txt")), "ask"),
         (Action::Write(Path::new("/etc/passwd")), "deny"),
         (exec(Program::Argv(&argv("git status"))), "ask"),
         (exec(Program::Command("git status")), "ask"),
@@ -70,11 +70,11 @@ roots: ['.', '~/papers']
 ";
     let policy = policy(text);
     for (path, writing, want) in [
-        ("/work/repo/a.txt", true, "allow"),
-        ("/work/repo/src/a.rs", true, "ask"),
-        ("/work/repo/src/gen/a.rs", true, "deny"),
-        ("/work/repo/src/gen/a.rs", false, "allow"),
-        ("/work/repo/k/x.pem", false, "deny"),
+        ("/code/repo/a.txt", true, "allow"),
+        ("/code/repo/src/a.rs", true, "ask"),
+        ("/code/repo/src/gen/a.rs", true, "deny"),
+        ("/code/repo/src/gen/a.rs", false, "allow"),
+        ("/code/repo/k/x.pem", false, "deny"),
         ("/home/u/papers/x.pem", false, "deny"),
         ("/home/u/papers/x.txt", false, "allow"),
         ("/home/u/other.txt", false, "deny"),
@@ -95,7 +95,7 @@ roots: ['.', '~/papers']
         assert_eq!(word(&policy.decide("t", exec(Program::Command(line)))), want, "command {line}");
     }
     assert_eq!(word(&policy.decide("loud", Action::Use)), "deny");
-    assert_eq!(word(&policy.decide("loud", Action::Read(Path::new("/work/repo/a")))), "deny");
+    assert_eq!(word(&policy.decide("loud", Action::Read(Path::new("/code/repo/a")))), "deny");
     assert_eq!(word(&policy.decide("quiet", exec(Program::Argv(&argv("make"))))), "allow");
 }
 
@@ -123,8 +123,8 @@ fn a_relative_program_is_that_file_and_no_other() {
     let policy = policy("allow: [{exec: [./build.sh]}]");
     let words = argv("./build.sh x");
     let at = |cwd: &'static str| Action::Exec { what: Program::Argv(&words), cwd: Path::new(cwd), env: &[] };
-    assert_eq!(word(&policy.decide("t", at("/work/repo"))), "allow");
-    assert_eq!(word(&policy.decide("t", at("/work/repo/vendor"))), "ask");
+    assert_eq!(word(&policy.decide("t", at("/code/repo"))), "allow");
+    assert_eq!(word(&policy.decide("t", at("/code/repo/vendor"))), "ask");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_variable_that_changes_what_runs_asks() {
         (&[("FOO", "1"), ("LD_PRELOAD", "x")][..], "ask"),
         (&[("PATH", ".")][..], "ask"),
     ] {
-        let action = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo"), env };
+        let action = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/code/repo"), env };
         assert_eq!(word(&policy.decide("t", action)), want, "{env:?}");
     }
 }
@@ -152,14 +152,14 @@ fn no_rule_lifts_the_floor() {
         "/home/u/.gnupg/x",
         "/home/u/.vancetope/permissions.yaml",
         "/srv/vance/brain/local.token",
-        "/work/repo/.vancetope/config.yaml",
+        "/code/repo/.vancetope/config.yaml",
         "/w/repo/.vancetope/config.yaml",
         "/other/.vancetope/foot-tools/x.json",
-        "/work/repo/.git/hooks/pre-commit",
-        "/work/repo/.git/config",
-        "/work/repo/a/b/.git/config",
-        "/work/repo/.git/modules/x/hooks/post-checkout",
-        "/work/repo/.Git/Config",
+        "/code/repo/.git/hooks/pre-commit",
+        "/code/repo/.git/config",
+        "/code/repo/a/b/.git/config",
+        "/code/repo/.git/modules/x/hooks/post-checkout",
+        "/code/repo/.Git/Config",
         "/data/keys/x",
     ] {
         for action in [Action::Read(Path::new(path)), Action::Write(Path::new(path))] {
@@ -175,16 +175,16 @@ fn no_rule_lifts_the_floor() {
         assert_eq!(word(&policy.decide("t", exec(Program::Command(line)))), "deny", "{line}");
     }
     for (path, writing) in [
-        ("/work/repo/.git/HEAD", false),
-        ("/work/repo/.gitignore", true),
+        ("/code/repo/.git/HEAD", false),
+        ("/code/repo/.gitignore", true),
         ("/home/u/.sshx/a", true),
-        ("/work/repo/.git", false),
+        ("/code/repo/.git", false),
     ] {
         let action = if writing { Action::Write(Path::new(path)) } else { Action::Read(Path::new(path)) };
         assert_eq!(word(&policy.decide("t", action)), "allow", "{path}");
     }
     assert_eq!(
-        word(&policy.decide("t", Action::Write(Path::new("/work/repo/sub/.git")))),
+        word(&policy.decide("t", Action::Write(Path::new("/code/repo/sub/.git")))),
         "deny",
         "a .git file redirects git"
     );
@@ -194,9 +194,9 @@ fn no_rule_lifts_the_floor() {
 fn a_denied_folder_has_no_second_spelling() {
     let policy = {
         let rules = parse_permissions(FILE, "deny: [{read: '/w/repo/private/**'}]").unwrap();
-        Policy::new(rules, places(), vec!["/work/repo".into(), "/w/repo".into()])
+        Policy::new(rules, places(), vec!["/code/repo".into(), "/w/repo".into()])
     };
-    for path in ["/w/repo/private/x", "/work/repo/private/x"] {
+    for path in ["/w/repo/private/x", "/code/repo/private/x"] {
         assert_eq!(word(&policy.decide("t", Action::Read(Path::new(path)))), "deny", "{path}");
     }
 }
@@ -205,12 +205,12 @@ fn a_denied_folder_has_no_second_spelling() {
 fn a_refusal_says_what_to_add_where() {
     let policy = policy("ask: [{exec: [make]}]");
     for (action, wants) in [
-        (Action::Write(Path::new("/work/repo/out/a.txt")), vec!["add `- {write: out/a.txt}` under `allow:` in", FILE]),
-        (Action::Write(Path::new("/work/repo/a[1] b.txt")), vec!["- {write: \"a[[]1[]] b.txt\"}"]),
+        (Action::Write(Path::new("/code/repo/out/a.txt")), vec!["add `- {write: out/a.txt}` under `allow:` in", FILE]),
+        (Action::Write(Path::new("/code/repo/a[1] b.txt")), vec!["- {write: \"a[[]1[]] b.txt\"}"]),
         (exec(Program::Argv(&argv("git status"))), vec!["add `- {exec: [git, status]}` under `allow:` in", FILE]),
         (exec(Program::Argv(&argv("make all"))), vec!["permissions.yaml:1 (`ask`)", "take that rule out"]),
         (exec(Program::Command("a; b")), vec!["metacharacters always ask", "argv"]),
-        (Action::Read(Path::new("/etc/passwd")), vec!["'/work/repo'", "add its folder under `roots:` in", FILE]),
+        (Action::Read(Path::new("/etc/passwd")), vec!["'/code/repo'", "add its folder under `roots:` in", FILE]),
     ] {
         let text = sentence(policy.decide("t", action));
         for want in wants {
@@ -222,10 +222,10 @@ fn a_refusal_says_what_to_add_where() {
 #[test]
 fn the_suggested_line_allows_what_was_refused() {
     for path in
-        ["/work/repo/out/a.txt", "/work/repo/a[1] b.txt", "/work/repo/{x}*?.txt", "/work/repo/yes", "/elsewhere/x"]
+        ["/code/repo/out/a.txt", "/code/repo/a[1] b.txt", "/code/repo/{x}*?.txt", "/code/repo/yes", "/elsewhere/x"]
     {
         let text =
-            format!("roots: [/work/repo, /elsewhere]\nallow:\n- {{write: {}}}", places().as_glob(Path::new(path)));
+            format!("roots: [/code/repo, /elsewhere]\nallow:\n- {{write: {}}}", places().as_glob(Path::new(path)));
         assert_eq!(word(&policy(&text).decide("t", Action::Write(Path::new(path)))), "allow", "{text}");
     }
 }
@@ -233,20 +233,20 @@ fn the_suggested_line_allows_what_was_refused() {
 #[test]
 fn a_question_shows_everything_and_offers_the_narrowest_rule() {
     let policy = policy("ask: [{exec: [make]}, {write: 'src/**'}]");
-    let long = format!("/work/repo/{}", "x".repeat(1000));
+    let long = format!("/code/repo/{}", "x".repeat(1000));
     let words = argv("./tool.sh --all");
     let env = [("A", "b c"), ("PATH", ".")];
-    let in_sub = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo/sub"), env: &[] };
-    let with_env = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/work/repo"), env: &env };
+    let in_sub = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/code/repo/sub"), env: &[] };
+    let with_env = Action::Exec { what: Program::Argv(&words), cwd: Path::new("/code/repo"), env: &env };
     for (action, lines, rule) in [
         (
-            Action::Write(Path::new("/work/repo/a b.txt")),
-            "wants to write: '/work/repo/a b.txt'",
-            Some("{write: \"/work/repo/a b.txt\"}"),
+            Action::Write(Path::new("/code/repo/a b.txt")),
+            "wants to write: '/code/repo/a b.txt'",
+            Some("{write: \"/code/repo/a b.txt\"}"),
         ),
         (
-            Action::Write(Path::new("/work/repo/src/a")),
-            "wants to write: /work/repo/src/a; asked by: FILE:1 (`ask`)",
+            Action::Write(Path::new("/code/repo/src/a")),
+            "wants to write: /code/repo/src/a; asked by: FILE:1 (`ask`)",
             None,
         ),
         (Action::Write(Path::new(&long)), &format!("wants to write: {long}"), Some(&format!("{{write: {long}}}"))),
@@ -255,8 +255,8 @@ fn a_question_shows_everything_and_offers_the_narrowest_rule() {
         (exec(Program::Argv(&argv("make x"))), "wants to run: make x; asked by: FILE:1 (`ask`)", None),
         (
             in_sub,
-            "wants to run: ./tool.sh --all; in folder: /work/repo/sub",
-            Some("{exec: [/work/repo/sub/tool.sh, \"--all\"]}"),
+            "wants to run: ./tool.sh --all; in folder: /code/repo/sub",
+            Some("{exec: [/code/repo/sub/tool.sh, \"--all\"]}"),
         ),
         (with_env, "wants to run: ./tool.sh --all; with env: A='b c'; with env: PATH=.   (!) changes what runs", None),
     ] {
@@ -282,11 +282,11 @@ fn a_project_can_only_tighten() {
     let (rules, warnings) = global.tightened_by(project);
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains(".vancetope/permissions.yaml:1"), "{warnings:?}");
-    let policy = Policy::new(rules, places(), vec!["/work/repo".into()]);
+    let policy = Policy::new(rules, places(), vec!["/code/repo".into()]);
     assert_eq!(word(&policy.decide("t", exec(Program::Argv(&argv("sh"))))), "ask");
-    assert_eq!(word(&policy.decide("t", Action::Write(Path::new("/work/repo/x")))), "ask");
-    assert_eq!(word(&policy.decide("t", Action::Write(Path::new("/work/repo/z")))), "allow");
-    assert_eq!(word(&policy.decide("t", Action::Read(Path::new("/work/repo/y")))), "deny");
+    assert_eq!(word(&policy.decide("t", Action::Write(Path::new("/code/repo/x")))), "ask");
+    assert_eq!(word(&policy.decide("t", Action::Write(Path::new("/code/repo/z")))), "allow");
+    assert_eq!(word(&policy.decide("t", Action::Read(Path::new("/code/repo/y")))), "deny");
 }
 
 #[test]
@@ -303,16 +303,16 @@ fn every_mistake_in_the_file_is_reported_with_its_line() {
 #[test]
 fn globs_start_where_they_say() {
     for (glob, path, want) in [
-        ("src/*.rs", "/work/repo/src/a.rs", true),
-        ("./src/*.rs", "/work/repo/src/a.rs", true),
-        ("src/*.rs", "/work/repo/src/a/b.rs", false),
-        ("src/**", "/work/repo/src/a/b.rs", true),
-        ("src/", "/work/repo/src/a/b.rs", true),
-        (".", "/work/repo/a/b", true),
+        ("src/*.rs", "/code/repo/src/a.rs", true),
+        ("./src/*.rs", "/code/repo/src/a.rs", true),
+        ("src/*.rs", "/code/repo/src/a/b.rs", false),
+        ("src/**", "/code/repo/src/a/b.rs", true),
+        ("src/", "/code/repo/src/a/b.rs", true),
+        (".", "/code/repo/a/b", true),
         ("~/x/*", "/home/u/x/a", true),
-        ("/work/**/*.md", "/work/repo/a/b.md", true),
+        ("/code/**/*.md", "/code/repo/a/b.md", true),
         ("**/*.md", "/anywhere/b.md", true),
-        ("*", "/work/repo/a/b", false),
+        ("*", "/code/repo/a/b", false),
     ] {
         let glob_parsed = PathGlob::parse(glob).unwrap();
         assert_eq!(glob_parsed.covers(&[path.into()], &places(), false), want, "{glob} {path}");
@@ -323,11 +323,11 @@ fn globs_start_where_they_say() {
 #[test]
 fn a_path_is_normal_without_touching_the_disk() {
     for (text, want) in [
-        ("a/./b/../c", "/work/repo/a/c"),
+        ("a/./b/../c", "/code/repo/a/c"),
         ("../../../..", "/"),
         ("~/x", "/home/u/x"),
         ("~", "/home/u"),
-        ("~x", "/work/repo/~x"),
+        ("~x", "/code/repo/~x"),
         ("/a//b/", "/a/b"),
     ] {
         assert_eq!(places().absolute(text), Path::new(want), "{text}");

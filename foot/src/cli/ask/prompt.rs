@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn a_question_shows_what_is_wanted_and_what_always_would_add() {
-        let lines = [("wants to run", "git status"), ("in folder", "/work/x")];
+        let lines = [("wants to run", "git status"), ("in folder", "/code/x")];
         let (text, choices) =
             text(&question(&lines, Some("{exec: [git, \"\u{e9}\"]}")), "/h/permissions.yaml").unwrap();
         assert_eq!(
             text,
             "Tool 'shell_execute' needs your yes\n\
              \x20 wants to run:   git status\n\
-             \x20 in folder:      /work/x\n\
+             \x20 in folder:      /code/x\n\
              \x20 always adds:    - {exec: [git, \"\\u{e9}\"]}   (whatever words follow)\n"
         );
         assert_eq!(choices, "Allow it? [1] once  [2] always (writes a rule to /h/permissions.yaml)  [3] no \u{203a} ");
