@@ -38,6 +38,10 @@ mod tests;
 /// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
 pub const MAX_SAFE_RERUNS: u32 = 5;
 
+/// A side that offers a tool and says this often in a row that it cannot run it now: the step fails. With [`BUSY_WAIT`] in between
+/// that is a minute, like a call's own deadline.
+pub const MAX_UNAVAILABLE: u32 = 120;
+
 /// Between two tries to reach a client that answered `busy`, or a server pack that starts.
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
 
@@ -466,6 +470,8 @@ pub struct Task {
     pub failed_attempts: u32,
     /// Unknown outcomes of the current step that were simply run again.
     pub safe_reruns: u32,
+    /// Calls of the current step in a row of which nothing ran.
+    pub not_run: u32,
     /// Results by name.
     pub results: BTreeMap<String, Value>,
     /// The last step's result.

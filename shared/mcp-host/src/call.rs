@@ -129,6 +129,8 @@ pub(crate) fn judge(reply: Reply) -> Answer {
         Reply::Lost { why, began: true } => {
             Outcome::Unknown { reason: format!("the server was lost during the call: {why}") }
         }
+        // Unlike what is unavailable, it does not become better by waiting.
+        Reply::Refused(why) => Outcome::failed("unauthorized", format!("{why}; nothing ran")),
         Reply::Busy => Outcome::failed("busy", "the server does not take more calls at the moment; nothing ran"),
     })
 }

@@ -123,9 +123,9 @@ impl ClientHandler for Client {
         let text = plain(&text.chars().take(LOG_CHARS).collect::<String>());
         let logger = plain(params.logger.as_deref().unwrap_or("-"));
         match params.level {
-            LoggingLevel::Debug => tracing::debug!(pack = %self.pack, logger, "server log: {text}"),
-            LoggingLevel::Info | LoggingLevel::Notice => {
-                tracing::info!(pack = %self.pack, logger, "server log: {text}")
+            // Chatter of a server, however important to itself, is for whoever looks into that server.
+            LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice => {
+                tracing::debug!(pack = %self.pack, logger, "server log: {text}")
             }
             // What a server calls an emergency is a warning here: ours goes on.
             _ => tracing::warn!(pack = %self.pack, logger, level = ?params.level, "server log: {text}"),

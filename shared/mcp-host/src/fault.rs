@@ -21,6 +21,9 @@ pub(crate) fn verdict(error: ServiceError) -> (Reply, Option<String>) {
         }
         ServiceError::TransportClosed => lost("the connection was closed".to_owned(), true, true),
         ServiceError::TransportSend(error) => match error.error.downcast_ref::<HttpError>() {
+            Some(error @ (StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_))) => {
+                (Reply::Refused(http(error)), None)
+            }
             Some(error) => {
                 let (began, gone) = reach(error);
                 lost(http(error), began, gone)
@@ -41,7 +44,6 @@ fn reach(error: &HttpError) -> (bool, bool) {
         StreamableHttpError::Client(error) => (!error.is_connect(), true),
         // Refused before a tool was looked at.
         StreamableHttpError::SessionExpired => (false, true),
-        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => (false, false),
         StreamableHttpError::HttpStatus(status) => (status.status != 429, false),
         StreamableHttpError::ResponseBodyTooLarge { .. } | StreamableHttpError::UnexpectedServerResponse(_) => {
             (true, false)

@@ -30,6 +30,8 @@ pub(crate) enum Reply {
     Error { code: i64, message: String },
     /// The connection ended first. `began`: the request may have reached the server.
     Lost { why: String, began: bool },
+    /// The server lets us in no more: nothing ran.
+    Refused(String),
     /// The server does not take more.
     Busy,
 }

@@ -190,7 +190,7 @@ async fn list(shared: &Shared, conn: &Conn) -> Result<(Table, Vec<String>), (Str
                 let message = vance_shared::show::quoted(&message, 300);
                 return Err((format!("its tools/list failed: {message} (JSON-RPC error {code})"), false));
             }
-            Ok(Reply::Lost { why, .. }) => return Err((why, false)),
+            Ok(Reply::Lost { why, .. } | Reply::Refused(why)) => return Err((why, false)),
             Ok(Reply::Busy) => return Err(("it does not read its input".to_owned(), false)),
             Err(_) => {
                 return Err((format!("no answer to tools/list within {} s", plan.init_timeout.as_secs_f64()), false));

@@ -40,6 +40,7 @@ pub fn server(launch: TrustedLaunch, env: HostEnv, events: EventSink) -> (McpHan
         .restart(Restart::Permanent)
         .mailbox(8)
         .grace(STOP_GRACE)
+        .says_why()
         .on_stop(&reference, || Stop);
     let spec =
         SupervisorSpec::new(name).intensity(Intensity { max_restarts: u32::MAX, within }).backoff(BACKOFF).child(child);
@@ -97,12 +98,13 @@ impl McpServer {
                 };
                 match verdict {
                     Verdict::Restart => {
-                        tracing::warn!(pack = %pack, "server down: {why}");
+                        // The owner of the events says it to people.
+                        tracing::debug!(pack = %pack, "server down: {why}");
                         self.shared.down(HostState::Restarting { reason: why.clone() });
                         self.shared.tell(HostEvent::Down { reason: why.clone() });
                     }
                     Verdict::Failed => {
-                        tracing::error!(pack = %pack, "server failed: {why}");
+                        tracing::debug!(pack = %pack, "server failed: {why}");
                         self.shared.down(HostState::Failed { reason: why.clone() });
                         self.shared.tell(HostEvent::Failed { reason: why.clone() });
                     }

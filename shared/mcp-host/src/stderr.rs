@@ -35,7 +35,7 @@ impl LastWords {
         while let Ok(true) = next_line(&mut errors, &mut line).await {
             if second.elapsed() >= Duration::from_secs(1) {
                 if hidden > 0 {
-                    tracing::info!(pack = %pack, lines = hidden, "more on its stderr");
+                    tracing::debug!(pack = %pack, lines = hidden, "more on its stderr");
                 }
                 (second, shown, hidden) = (Instant::now(), 0, 0);
             }
@@ -46,7 +46,7 @@ impl LastWords {
             }
             if shown < LINES_A_SECOND {
                 shown += 1;
-                tracing::info!(pack = %pack, "stderr: {text}");
+                tracing::debug!(pack = %pack, "stderr: {text}");
             } else {
                 hidden += 1;
             }

@@ -40,7 +40,11 @@ tasks:
     let slow = tree.until("slow", "completed").await?;
     assert_eq!(slow["calls"].as_array().map(Vec::len), Some(1), "{slow}");
     let never = tree.task("never").await?;
-    assert_eq!((never["state"].as_str(), never["calls"].as_array().map(Vec::len)), (Some("running"), Some(0)), "{never}");
+    assert_eq!(
+        (never["state"].as_str(), never["calls"].as_array().map(Vec::len)),
+        (Some("running"), Some(0)),
+        "{never}"
+    );
     let (status, body) = tree.post("never", "cancel", &json!({})).await?;
     assert_eq!((status, body["state"].as_str()), (200, Some("cancelled")), "{body}");
     Ok(())
@@ -111,7 +115,9 @@ tasks:
     .await?;
     brain.kill9_and_restart(&home).await?;
     let blocked = tree.until("danger", "blocked").await?;
-    assert!(blocked["blocked_reason"].as_str().unwrap_or_default().starts_with("Outcome unknown for Tool: srv__effect"));
+    assert!(
+        blocked["blocked_reason"].as_str().unwrap_or_default().starts_with("Outcome unknown for Tool: srv__effect")
+    );
     let safe = tree.until("safe", "completed").await?;
     assert_eq!(safe["output"]["r"]["text"], "did safe", "{safe}");
     assert_eq!((toy.begun_of("danger")?, toy.begun_of("safe")?), (1, 2));

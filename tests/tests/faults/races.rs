@@ -148,12 +148,18 @@ async fn commands_that_come_together_or_at_the_wrong_time_are_refused_with_a_rea
     assert_eq!((status, body["error"]["code"].as_str()), (409, Some("not_unknown")), "{body}");
     let (status, body) = tree.post("a", "retry", &json!({})).await?;
     assert_eq!((status, body["error"]["code"].as_str()), (409, Some("not_retryable")), "{body}");
-    let unknown = json!({"type": "result", "call_id": call["call_id"], "attempt": 1, "outcome": {"unknown": {"reason": "died"}}});
+    let unknown =
+        json!({"type": "result", "call_id": call["call_id"], "attempt": 1, "outcome": {"unknown": {"reason": "died"}}});
     client.send(&unknown).await?;
     tree.until("a", "blocked").await?;
     // Ten people decide at once: one of them is heard.
-    let votes: Vec<_> =
-        (0..10).map(|n| { let output = json!({"as": "done", "output": n}); let tree = &tree; async move { tree.post("a", "resolve", &output).await } }).collect();
+    let votes: Vec<_> = (0..10)
+        .map(|n| {
+            let output = json!({"as": "done", "output": n});
+            let tree = &tree;
+            async move { tree.post("a", "resolve", &output).await }
+        })
+        .collect();
     let answers = futures_util::future::try_join_all(votes).await?;
     let heard = answers.iter().filter(|(status, _)| *status == 200).count();
     assert_eq!(heard, 1, "{answers:?}");
@@ -202,14 +208,8 @@ async fn a_second_foot_of_a_home_has_a_slot_of_its_own_and_a_copied_identity_tak
     drop(second);
     // Another machine with a copy of the home.
     let copy = Home::beside(&home)?;
-    let identity = std::fs::read_dir(home.path().join("foot"))?;
-    for entry in identity {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            std::fs::create_dir_all(copy.path().join("foot"))?;
-            std::fs::copy(entry.path(), copy.path().join("foot").join(entry.file_name()))?;
-        }
-    }
+    let identity = std::fs::read_to_string(home.path().join("state/client-0/client_id"))?;
+    copy.write("state/client-0/client_id", &identity)?;
     let mut thief = Process::start("vancetope", &copy, &["--daemon", "--brain", &brain.url, "--name", "first"])?;
     thief.line("foot ready").await?;
     until("the older one stops trying", || async { Ok(first.log().contains("took over").then_some(())) }).await?;

@@ -22,6 +22,7 @@ impl Task {
             step: 0,
             failed_attempts: 0,
             safe_reruns: 0,
+            not_run: 0,
             results: BTreeMap::new(),
             last_result: None,
             call: None,
@@ -72,8 +73,12 @@ impl Task {
             Event::CallWithdrawn { call_id } => {
                 self.calls.retain(|c| c.call_id != *call_id);
                 self.close(call_id);
+                self.not_run += 1;
             }
-            Event::CallEnded { call_id, outcome } => self.ended(call_id, outcome, at),
+            Event::CallEnded { call_id, outcome } => {
+                self.not_run = 0;
+                self.ended(call_id, outcome, at);
+            }
             Event::LateResult { call_id, outcome } => {
                 if let Some(record) = self.record(call_id) {
                     record.late = Some(outcome.clone());
@@ -82,6 +87,7 @@ impl Task {
             Event::Waiting { wait } => {
                 self.enter(wait.state(), at);
                 self.wait = Some(wait.clone());
+                self.not_run = 0;
             }
             Event::StepFailed { attempt, .. } => self.failed_attempts = *attempt,
             Event::Resolved { call_id, verdict } => self.resolved(call_id, verdict, at),

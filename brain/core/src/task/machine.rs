@@ -8,8 +8,8 @@ use vance_shared::ids::{CallId, ClientId};
 use vance_shared::tool::Replay;
 
 use super::{
-    BUSY_WAIT, ChildrenEnd, Effect, Event, Here, Input, MAX_SAFE_RERUNS, OpenCall, Place, Routed, State, Step, Task,
-    Verdict, Wait,
+    BUSY_WAIT, ChildrenEnd, Effect, Event, Here, Input, MAX_SAFE_RERUNS, MAX_UNAVAILABLE, OpenCall, Place, Routed,
+    State, Step, Task, Verdict, Wait,
 };
 use crate::spec::OnUnknown;
 
@@ -215,6 +215,10 @@ impl Turn<'_> {
                 self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
                 self.go_on();
             }
+            Outcome::Failed { ref error, result: None } if self.may_come_again(error) => {
+                self.event(Event::CallWithdrawn { call_id: call.call_id.clone() });
+                self.effect(Effect::LookAgain(BUSY_WAIT));
+            }
             Outcome::Failed { ref error, .. } => {
                 let error = error.clone();
                 self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
@@ -229,10 +233,16 @@ impl Turn<'_> {
         }
     }
 
-    /// The same unknown outcome once more, while a person has not decided.
+    /// While a person has not decided: the same unknown outcome once more, or that nothing ran this time, which says nothing of the
+    /// time before.
     fn is_known_unknown(&self, id: &CallId, outcome: &Outcome) -> bool {
         let waits = matches!(&self.task.wait, Some(Wait::Unknown { call_id, .. }) if call_id == id);
-        waits && matches!(outcome, Outcome::Unknown { .. })
+        waits
+            && match outcome {
+                Outcome::Unknown { .. } => true,
+                Outcome::Failed { error, result: None } => self.may_come_again(error),
+                Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => false,
+            }
     }
 
     fn unknown(&mut self, call: &OpenCall, outcome: Outcome) {
@@ -262,11 +272,13 @@ impl Turn<'_> {
         }
     }
 
+    /// Nothing ran, and the tool is expected back: its side is full, or its pack starts. Then the call is routed again, and waits if
+    /// nobody offers the tool any more.
+    fn may_come_again(&self, error: &Fault) -> bool {
+        error.code == "busy" || (error.code == "unavailable" && self.task.not_run < MAX_UNAVAILABLE)
+    }
+
     fn step_failed(&mut self, error: Fault) {
-        if error.code == "busy" {
-            self.effect(Effect::LookAgain(BUSY_WAIT));
-            return;
-        }
         let attempt = self.task.failed_attempts + 1;
         let retry = self.task.head.spec.retry;
         if attempt >= retry.max_attempts {

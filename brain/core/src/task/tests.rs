@@ -387,6 +387,36 @@ fn a_busy_side_costs_no_attempt() {
     let step = story.ended(1, "a", Outcome::failed("busy", "256 calls run"));
     assert_eq!(step.effects[1], Effect::LookAgain(BUSY_WAIT));
     assert_eq!((story.task.state, story.task.failed_attempts), (State::Running, 0));
+    assert_eq!(story.task.calls.len(), 0, "nothing ran");
+}
+
+#[test]
+fn a_tool_whose_pack_starts_is_asked_for_again_for_a_while() {
+    for (code, tries, want) in
+        [("busy", 1_000, State::Running), ("unavailable", 1_000, State::Failed), ("unavailable", 120, State::Running)]
+    {
+        let mut story = Story::running(spec(1), Replay::Unsafe);
+        for n in 1..=tries {
+            story.ended(n, "a", Outcome::failed(code, "not now"));
+            if story.task.state != State::Running {
+                break;
+            }
+            story.say(Input::Start);
+            story.place(n + 1, on_foot("a"), Replay::Unsafe);
+        }
+        assert_eq!(story.task.state, want, "{code}");
+        assert!(story.task.calls.len() <= 1, "nothing ran");
+    }
+    // The wait for a client begins anew each time.
+    let mut story = Story::running(spec(1), Replay::Unsafe);
+    for n in 1..200 {
+        story.ended(n, "a", Outcome::failed("unavailable", "not now"));
+        story.say(Input::Start);
+        story.say(Input::Routed(Routed::Wait { queued: false }));
+        assert_eq!(story.reason(), WAITING);
+        story.place(n + 1, on_foot("a"), Replay::Unsafe);
+    }
+    assert_eq!(story.task.state, State::Running);
 }
 
 #[test]
