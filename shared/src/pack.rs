@@ -1,7 +1,7 @@
 //! Pack files: one JSON file that describes a tool family. The same format at every level; what is only odd in a file of
 //! the user's own is an error in one that came with the working directory.
 
-use crate::doc::{Fields, Node, Problem, Problems, parse_json, ticked};
+use crate::doc::{Fields, Node, Problem, Problems, read_json, ticked};
 use crate::launch::{LaunchPlan, Origin};
 use crate::names::PackName;
 
@@ -123,10 +123,8 @@ pub fn parse_pack(file: &str, text: &str, origin: Origin) -> Parsed {
     if text.len() > MAX_FILE_BYTES {
         problems.add(1, format!("the file has {} bytes, expected at most {MAX_FILE_BYTES}", text.len()));
     } else {
-        match parse_json(file, text) {
-            Ok(node) => pack = envelope(file, &node, origin, &problems, &warnings, &mut name),
-            Err(list) => return Parsed { name, pack, problems: list, warnings: Vec::new() },
-        }
+        pack =
+            read_json(text, &problems).and_then(|node| envelope(file, &node, origin, &problems, &warnings, &mut name));
     }
     if !problems.is_empty() {
         pack = None;

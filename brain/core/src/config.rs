@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use vance_shared::doc::{Fields, Problem, Problems, parse_yaml, ticked};
+use vance_shared::doc::{Fields, Problem, Problems, read_yaml, ticked};
 use vance_shared::limits;
 
 /// Tasks that run at once: each may hold a call and its result in memory.
@@ -137,11 +137,11 @@ impl fmt::Debug for Secret {
 
 /// Reads the settings. An empty file is all defaults.
 pub fn parse_config(file: &str, text: &str) -> Result<BrainConfig, Vec<Problem>> {
-    let node = parse_yaml(file, text)?;
-    if node.is_null() {
-        return Ok(BrainConfig::default());
-    }
     let problems = Problems::new(file);
+    let Some(node) = read_yaml(text, &problems) else { return Err(problems.into_list()) };
+    if node.is_null() {
+        return problems.into_result(Some(BrainConfig::default()));
+    }
     let config = Fields::of(&node, "the configuration", &problems).map(config);
     problems.into_result(config)
 }

@@ -1,6 +1,6 @@
 //! Tool sets of think processes: the `engine:` block of the routing document, as a file of `engines/` or inside a task tree.
 
-use vance_shared::doc::{Fields, Node, Problem, Problems, parse_yaml};
+use vance_shared::doc::{Fields, Node, Problem, Problems, read_yaml};
 use vance_shared::names::ToolName;
 use vance_shared::show::quoted;
 
@@ -19,8 +19,8 @@ const MAX_ID_BYTES: usize = 64;
 
 /// Reads one file of `engines/`: `engine: {…}` or the block alone.
 pub fn parse_engine(file: &str, text: &str) -> Result<EngineSpec, Vec<Problem>> {
-    let node = parse_yaml(file, text)?;
     let problems = Problems::new(file);
+    let Some(node) = read_yaml(text, &problems) else { return Err(problems.into_list()) };
     let spec = match node.get("engine") {
         Some(inner) => {
             if let Some(mut fields) = Fields::of(&node, "the file", &problems) {

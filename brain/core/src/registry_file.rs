@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vance_shared::doc::{Fields, Node, Problem, Problems, parse_yaml};
+use vance_shared::doc::{Fields, Node, Problem, Problems, read_yaml};
 use vance_shared::names::{PackName, ToolName};
 
 use crate::engine::OFFLINE_WORDS;
@@ -39,11 +39,11 @@ enum Type {
 
 /// Reads the registry. An empty file is an empty registry.
 pub fn parse_registry(file: &str, text: &str) -> Result<RegistryFile, Vec<Problem>> {
-    let node = parse_yaml(file, text)?;
-    if node.is_null() {
-        return Ok(RegistryFile::new());
-    }
     let problems = Problems::new(file);
+    let Some(node) = read_yaml(text, &problems) else { return Err(problems.into_list()) };
+    if node.is_null() {
+        return problems.into_result(Some(RegistryFile::new()));
+    }
     let mut entries: BTreeMap<ToolName, (RegistryEntry, Lines)> = BTreeMap::new();
     for item in items(&node, &problems) {
         let Some((entry, lines)) = entry(item, &problems) else { continue };

@@ -1,7 +1,7 @@
 //! Task trees as people write them (YAML or JSON): a mapping with `tasks`, or the list of tasks alone. A tree is taken as a
 //! whole or not at all, and every mistake is reported at once.
 
-use vance_shared::doc::{Fields, Node, Problem, Problems, parse_json, parse_yaml};
+use vance_shared::doc::{Fields, Node, Problem, Problems, read_json, read_yaml};
 use vance_shared::ids::SessionId;
 
 use crate::engine::{check_id, engine_spec};
@@ -43,11 +43,12 @@ pub fn parse_tree(file: &str, text: &str) -> Result<TreeSpec, Vec<Problem>> {
         let message = format!("the file has {} bytes, expected at most {MAX_FILE_BYTES}", text.len());
         return Err(vec![Problem::new(file, 1, message)]);
     }
-    let node = match text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
-        true => parse_json(file, text)?,
-        false => parse_yaml(file, text)?,
-    };
     let problems = Problems::new(file);
+    let node = match text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
+        true => read_json(text, &problems),
+        false => read_yaml(text, &problems),
+    };
+    let Some(node) = node else { return Err(problems.into_list()) };
     let tree = tree(&node, &problems);
     problems.into_result(tree)
 }

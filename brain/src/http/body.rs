@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use tokio::time::timeout;
-use vance_shared::doc::{Fields, Problem, Problems, parse_json};
+use vance_shared::doc::{Fields, Problem, Problems, read_json};
 
 use super::answer::{Answer, bad_body};
 use crate::api::ApiError;
@@ -88,8 +88,8 @@ async fn read(headers: &HeaderMap, body: Body) -> Answer<Vec<u8>> {
 /// Reads a JSON object, strictly; a blank body is an empty one.
 pub(super) fn parse<T>(text: &str, what: &str, read: impl FnOnce(&mut Fields<'_>) -> T) -> Answer<T> {
     let text = if text.trim().is_empty() { "{}" } else { text };
-    let node = parse_json(BODY, text).map_err(|list| bad_body(&list))?;
     let problems = Problems::new(BODY);
+    let Some(node) = read_json(text, &problems) else { return Err(bad_body(&problems.into_list())) };
     let value = Fields::of(&node, what, &problems).map(|mut fields| {
         let value = read(&mut fields);
         fields.finish();

@@ -1,5 +1,6 @@
 //! JSON: serde_json decides what is valid (nothing lenient), jsonc-parser gives the positions.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use jsonc_parser::ast;
@@ -24,22 +25,29 @@ const STRICT: ParseOptions = ParseOptions {
 /// Reads strict JSON. Duplicate keys at any depth, nesting beyond [`MAX_DEPTH`] and integers that no 64 bits hold are problems.
 pub fn parse_json(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     let problems = Problems::new(file);
+    let node = read_json(text, &problems);
+    problems.into_result(node)
+}
+
+/// The same for a reader that has more to say about the file: a node in spite of problems, if they leave out none of its values.
+pub fn read_json(text: &str, problems: &Problems) -> Option<Node> {
     // Editors on Windows write a byte order mark; it carries nothing.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
         problems.add(line_of_error(&error, text), syntax(&error, text));
-        return Err(problems.into_list());
+        return None;
     }
     let parsed = match parse_to_ast(text, &CollectOptions::default(), &STRICT) {
         Ok(parsed) => parsed,
         Err(error) => {
             problems.add(Lines::of(text).at(error.range().start), format!("not valid JSON: {}", error.kind()));
-            return Err(problems.into_list());
+            return None;
         }
     };
     let lines = Lines::of(text);
-    let node = parsed.value.map(|value| Builder { problems: &problems, lines: &lines }.node(value, 1));
-    problems.into_result(node)
+    let builder = Builder { problems, lines: &lines, holes: Cell::new(false) };
+    let node = parsed.value.map(|value| builder.node(value, 1));
+    node.filter(|_| !builder.holes.get())
 }
 
 fn line_of_error(error: &serde_json::Error, text: &str) -> u32 {
@@ -85,6 +93,8 @@ impl Lines {
 struct Builder<'a> {
     problems: &'a Problems,
     lines: &'a Lines,
+    /// A value could not be read; what stands in its place would only cause more complaints.
+    holes: Cell<bool>,
 }
 
 impl Builder<'_> {
@@ -99,11 +109,13 @@ impl Builder<'_> {
                 Some(number) => Kind::Number(number),
                 None => {
                     self.problems.add(line, super::yaml::too_large(lit.value));
+                    self.holes.set(true);
                     Kind::Null
                 }
             },
             ast::Value::Array(_) | ast::Value::Object(_) if depth > MAX_DEPTH => {
                 self.problems.add(line, format!("nested too deeply, expected at most {MAX_DEPTH} levels"));
+                self.holes.set(true);
                 Kind::Null
             }
             ast::Value::Array(array) => {

@@ -83,6 +83,23 @@ fn yaml_mistakes_have_line_and_words() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_hides_no_other_mistake_and_a_hole_causes_none() {
+    for (text, json, whole) in [
+        ("a: 1\na: 2\nb: &x 1\n", false, true),
+        ("{\"a\": 1,\n\"a\": 2}", true, true),
+        ("a: *x\n", false, false),
+        ("a: !!binary x\n", false, false),
+        ("a: 99999999999999999999\n", false, false),
+        ("[99999999999999999999]", true, false),
+        ("a: [", false, false),
+    ] {
+        let problems = Problems::new("f");
+        let node = if json { read_json(text, &problems) } else { read_yaml(text, &problems) };
+        assert_eq!((node.is_some(), problems.is_empty()), (whole, false), "{text}");
+    }
+}
+
+#[test]
 fn yaml_words_follow_the_core_schema() {
     let text = "- ~\n- yes\n- on\n- true\n- 'true'\n- 12\n- 0x1f\n- 0o17\n- +7\n- 1.5e3\n- 1.2.3\n- 12h\n-\n- |\n  a\n  b\n- .5\n- !!str 7\n- 2024-01-01\n- 1e\n";
     let want = json!([

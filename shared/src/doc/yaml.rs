@@ -11,16 +11,22 @@ use super::{Entry, Kind, MAX_DEPTH, Node, Problem, Problems, number};
 /// Reads one YAML document. An empty file is `null` on line 1.
 pub fn parse_yaml(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     let problems = Problems::new(file);
+    let node = read_yaml(text, &problems);
+    problems.into_result(node)
+}
+
+/// The same for a reader that has more to say about the file: a node in spite of problems, if they leave out none of its values.
+pub fn read_yaml(text: &str, problems: &Problems) -> Option<Node> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some((line, c)) = control_character(text) {
         // The parser would take NUL for the end of the file and drop the rest in silence.
         problems.add(line, format!("the control character U+{:04X} has no place in YAML, remove it", u32::from(c)));
-        return Err(problems.into_list());
+        return None;
     }
     let mut reader =
-        Reader { parser: Parser::new_from_str(text), problems: &problems, last_line: super::last_line(text) };
+        Reader { parser: Parser::new_from_str(text), problems, last_line: super::last_line(text), holes: false };
     let node = reader.document().ok();
-    problems.into_result(node)
+    node.filter(|_| !reader.holes)
 }
 
 fn control_character(text: &str) -> Option<(u32, char)> {
@@ -45,6 +51,8 @@ struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     problems: &'a Problems,
     last_line: u32,
+    /// A value could not be read; what stands in its place would only cause more complaints.
+    holes: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -121,6 +129,7 @@ impl<'a> Reader<'a> {
             }
             Event::Alias(_) => {
                 self.problems.add(line, ALIAS);
+                self.holes = true;
                 Kind::Null
             }
             Event::Nothing
@@ -155,6 +164,7 @@ impl<'a> Reader<'a> {
                         "a key is a list or a mapping, expected text; a value with {{ }} or a template stands in quotes",
                     );
                     self.node(other, span, depth + 1)?;
+                    self.holes = true;
                     None
                 }
             };
@@ -195,12 +205,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Kind {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Kind {
         let plain = match tag {
             None => style == ScalarStyle::Plain,
             Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => false,
             Some(_) => {
                 self.problems.add(line, "tags (!) are refused, remove it; text that starts with ! stands in quotes");
+                self.holes = true;
                 return Kind::Null;
             }
         };
@@ -209,6 +220,7 @@ impl<'a> Reader<'a> {
         }
         core_schema(text).unwrap_or_else(|message| {
             self.problems.add(line, message);
+            self.holes = true;
             Kind::Null
         })
     }

@@ -141,7 +141,13 @@ fn mistakes_in_the_envelope_are_named_with_their_line() {
                 "5: `parameters` has no `transport`, expected stdio or http",
             ],
         ),
-        ("{\"name\": \"a\",\n\"name\": \"b\"}", vec!["2: the key `name` is there twice, first on line 1; remove one"]),
+        (
+            "{\"name\": \"a\",\n\"name\": \"b\"}",
+            vec![
+                "1: the pack has no `type`, expected mcp_server",
+                "2: the key `name` is there twice, first on line 1; remove one",
+            ],
+        ),
     ] {
         let parsed = parse_pack("f", text, Origin::Global);
         assert_eq!(shown(&parsed.problems), want, "{text}");

@@ -47,6 +47,14 @@ fn mistakes_are_named_with_their_line() {
             "listen: brain.lan:80",
             vec!["1: `listen`: 'brain.lan:80' is no address, expected one such as 127.0.0.1:9990"],
         ),
+        (
+            "listen: 9990\nlisten: '127.0.0.1:1'\nlistn: x\n",
+            vec![
+                "1: `listen` is the number 9990, expected text (in quotes)",
+                "2: the key `listen` is there twice, first on line 1; remove one",
+                "3: unknown field `listn` in the configuration, did you mean `listen`?",
+            ],
+        ),
         ("listen: '::1:80'", vec!["1: `listen`: '::1:80' is no address, expected one such as 127.0.0.1:9990"]),
         (
             "defaults:\n  grace: x\n  call_timeout: 0s\n  max_parallel_tasks: 0\n  y: 1\n",

@@ -76,7 +76,7 @@ fn the_contracts_example_parses_whole_in_yaml_and_in_json() {
     assert_eq!(second.depends_on, ["extract_from_paper"]);
     assert_eq!((second.tools.as_ref().map(Vec::len), second.retry), (Some(1), Retry::default()));
 
-    let json = parse_yaml("f", CONTRACT).unwrap().to_value().to_string();
+    let json = vance_shared::doc::parse_yaml("f", CONTRACT).unwrap().to_value().to_string();
     assert_eq!(parse_tree("tree.json", &json).unwrap(), tree);
     assert_eq!(parse_tree("tree.json", &format!("\n  {json}")).unwrap(), tree);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vance_shared::doc::{Entry, Node, Problem, Problems, nearest_field, parse_yaml, ticked};
+use vance_shared::doc::{Entry, Node, Problem, Problems, nearest_field, read_yaml, ticked};
 use vance_shared::names::ToolName;
 
 use super::paths::PathGlob;
@@ -17,11 +17,11 @@ const KINDS: &[&str] = &["exec", "read", "write", "tool"];
 
 /// Reads a file. An empty one is no rules. A file with a mistake gives no rules at all: a rule that was meant to deny must not get lost.
 pub fn parse_permissions(file: &str, text: &str) -> Result<Rules, Vec<Problem>> {
-    let node = parse_yaml(file, text)?;
     let problems = Problems::new(file);
+    let Some(node) = read_yaml(text, &problems) else { return Err(problems.into_list()) };
     let mut rules = Rules::none(file);
     if node.is_null() {
-        return Ok(rules);
+        return problems.into_result(Some(rules));
     }
     let Some(entries) = node.as_map() else {
         problems

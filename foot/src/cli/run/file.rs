@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use vance_shared::doc::{Node, Problem, parse_json, parse_yaml};
+use vance_shared::doc::{Node, Problem, Problems, read_json, read_yaml};
 use vance_shared::ids::SessionId;
 
 use crate::cli::failure::Failure;
@@ -46,14 +46,16 @@ impl TreeFile {
     }
 
     fn of(name: String, text: String, is_json: bool) -> Result<Self, Failure> {
-        let parsed = if is_json { parse_json(&name, &text) } else { parse_yaml(&name, &text) };
+        let problems = Problems::new(&name);
+        // What the Brain's reader sees in spite of problems, it has more to say about.
+        let parsed = if is_json { read_json(&text, &problems) } else { read_yaml(&text, &problems) };
         match parsed {
-            Ok(root) => {
+            Some(root) => {
                 let session = root.get("session").and_then(Node::as_str).and_then(|s| SessionId::parse(s).ok());
                 let content_type = if is_json { "application/json" } else { "application/yaml" };
                 Ok(Self { name, text, content_type, session })
             }
-            Err(problems) => Err(Failure::Mistakes { file: name, problems }),
+            None => Err(Failure::Mistakes { problems: problems.into_list(), file: name }),
         }
     }
 
