@@ -28,6 +28,21 @@ impl TraceContext {
         Self { trace_id, span_id, sampled }
     }
 
+    /// A span below this one whose id follows from a name and a number: whoever knows them can link it without having kept it.
+    pub fn derived(&self, name: &str, number: u32) -> Self {
+        let parts = [&self.trace_id.to_be_bytes()[..], name.as_bytes(), &[0], &number.to_be_bytes()];
+        // FNV-1a: the ids must be the same in the next release.
+        let hash = parts.concat().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self { span_id: hash.max(1), ..*self }
+    }
+
+    /// Trace id, span id, and whether the trace is recorded.
+    pub fn parts(&self) -> (u128, u64, bool) {
+        (self.trace_id, self.span_id, self.sampled)
+    }
+
     /// The trace id: 32 hex digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace_id)
@@ -73,13 +88,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_derived_span_is_the_same_each_time_and_another_for_each_name_and_number() {
+        let root = TraceContext::from_parts(7, 8, true);
+        let ids = [("a", 1), ("a", 2), ("b", 1), ("", 1)].map(|(name, number)| root.derived(name, number));
+        assert_eq!(ids[0], root.derived("a", 1));
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(id.parts().0, 7);
+            assert!(!ids[..at].contains(id), "{id}");
+        }
+        assert_eq!(ids[0].to_string(), "00-00000000000000000000000000000007-2802d6e91069ce66-01");
+    }
+
+    #[test]
     fn a_traceparent_survives_the_round_trip_and_garbage_is_none() {
         let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(TraceContext::parse(text).map(|t| t.to_string()).as_deref(), Some(text));
         for bad in [
             "",
             "00",
-            "00-0-0-01",
+            "00-0-2802d6e91069ce66-01",
             "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
         ] {
