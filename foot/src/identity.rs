@@ -35,6 +35,7 @@ pub enum Use {
 pub struct Slot {
     dir: PathBuf,
     client_id: ClientId,
+    is_new: bool,
     _lock: Flock<File>,
 }
 
@@ -72,8 +73,8 @@ impl Slot {
             let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
             match Flock::lock(file.map_err(io_at(&path))?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => {
-                    let client_id = client_id(&dir.join("client_id"))?;
-                    return Ok(Self { dir, client_id, _lock: lock });
+                    let (client_id, is_new) = client_id(&dir.join("client_id"))?;
+                    return Ok(Self { dir, client_id, is_new, _lock: lock });
                 }
                 Err((_, nix::errno::Errno::EWOULDBLOCK)) => {}
                 Err((_, errno)) => return Err(io_at(&path)(errno.into())),
@@ -85,6 +86,11 @@ impl Slot {
     /// The slot's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// True if nobody had this identity before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The identity, the same for each process that holds this slot.
@@ -117,13 +123,14 @@ fn make_private(dir: &Path) -> Result<(), NoSlot> {
     Ok(())
 }
 
-fn client_id(path: &Path) -> Result<ClientId, NoSlot> {
+/// The identity of a slot, and whether it was made just now.
+fn client_id(path: &Path) -> Result<(ClientId, bool), NoSlot> {
     let mut text = String::new();
     match File::open(path) {
         Ok(file) => {
             file.take(MAX_ID_BYTES as u64 + 1).read_to_string(&mut text).map_err(io_at(path))?;
             match ClientId::parse(text.trim()) {
-                Ok(id) => return Ok(id),
+                Ok(id) => return Ok((id, false)),
                 Err(error) => {
                     tracing::warn!("{}: {error}; this Foot gets a new identity", shown(path));
                 }
@@ -138,7 +145,7 @@ fn client_id(path: &Path) -> Result<ClientId, NoSlot> {
     let mut file = written.map_err(io_at(&fresh))?;
     file.write_all(id.as_str().as_bytes()).and_then(|()| file.sync_all()).map_err(io_at(&fresh))?;
     std::fs::rename(&fresh, path).map_err(io_at(path))?;
-    Ok(id)
+    Ok((id, true))
 }
 
 #[cfg(test)]

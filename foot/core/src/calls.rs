@@ -9,6 +9,8 @@
 //! | interrupted | safe: run again; unsafe: unknown | - | finished, send | forgotten | forgotten | interrupted |
 //! | forgotten | outcome unknown, never run | - | - | - | - | forgotten |
 //!
+//! After the loss of a journal, a second delivery of an unknown call of an unsafe tool is answered with an unknown outcome.
+//!
 //! A call of an unsafe tool runs only after its journal row is on disk, and once a row exists it never runs again, whatever
 //! comes in whatever order. A safe tool's row is written without waiting; its call runs again only if the process died
 //! while it ran. Forgotten calls leave a tombstone, so a late duplicate finds it.
@@ -168,6 +170,8 @@ pub struct Calls {
     live: usize,
     max_live: usize,
     online: bool,
+    /// A journal before this one was lost: what is sent again may have run then.
+    lost: bool,
 }
 
 impl Calls {
@@ -180,6 +184,7 @@ impl Calls {
             live: 0,
             max_live,
             online: false,
+            lost: false,
         };
         for Row { call_id, attempt, replay, state } in rows {
             let entry = match state {
@@ -197,6 +202,14 @@ impl Calls {
             calls.entries.insert(call_id, entry);
         }
         calls
+    }
+
+    /// The same table, but a journal before this one was lost. A delivery again of a call that is not known here then says
+    /// nothing of whether the first one ran, so an unsafe one is not run.
+    #[must_use]
+    pub fn after_a_loss(mut self, lost: bool) -> Self {
+        self.lost = lost;
+        self
     }
 
     /// Calls that run or are about to.
@@ -287,6 +300,12 @@ impl Calls {
             let mut effects = vec![accepted(call.call_id.clone(), attempt, traceparent)];
             effects.extend(self.finish(call.call_id, attempt, traceparent, Outcome::Cancelled { reason }));
             return effects;
+        }
+        // Also while the tool cannot run: that nothing ran now says nothing of the first delivery.
+        if self.lost && attempt > 1 && tool != Ok(Replay::Safe) {
+            let reason = "this client lost its journal; the call may have run before that".to_owned();
+            let outcome = Outcome::Unknown { reason };
+            return vec![Effect::Send(CallResult { call_id: call.call_id, attempt, outcome, traceparent })];
         }
         let replay = match tool {
             Ok(replay) => replay,

@@ -140,6 +140,26 @@ fn a_result_is_sent_again_after_each_reconnect_until_it_is_acknowledged() {
 }
 
 #[test]
+fn after_the_loss_of_a_journal_nothing_unsafe_runs_a_second_time() {
+    for (lost, attempt, replay, want) in [
+        (true, 1, Replay::Unsafe, "begin durable"),
+        (true, 2, Replay::Unsafe, "send unknown"),
+        (true, 2, Replay::Safe, "begin"),
+        (false, 2, Replay::Unsafe, "begin durable"),
+    ] {
+        let mut loading = Calls::boot([], 8).after_a_loss(lost);
+        let fault = Err(Fault::new("unavailable", "its pack starts"));
+        let said = words(&loading.apply(NOW, Event::Call { call: frame(1, attempt), tool: fault }));
+        assert_eq!(said[0], if lost && attempt > 1 { "send unknown" } else { "send unavailable" });
+        let mut calls = Calls::boot([], 8).after_a_loss(lost);
+        calls.apply(NOW, Event::Connected { inflight: vec![id(1)] });
+        let said = words(&calls.apply(NOW, call(1, attempt, replay)));
+        assert_eq!(said[0], want, "{lost} {attempt} {replay:?}");
+        assert_eq!(calls.live(), usize::from(want != "send unknown"));
+    }
+}
+
+#[test]
 fn what_the_brain_does_not_list_is_forgotten_once_it_has_ended() {
     let mut calls = online(8);
     story(
