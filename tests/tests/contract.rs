@@ -165,6 +165,9 @@ async fn mistakes_in_the_brains_files_are_told_all_at_once_with_their_lines() ->
         "{told}"
     );
     has(&told["problems"][0], &["file", "line", "message"]);
+    // Every flag has its variable.
+    let mut check = Process::start_with("vance-brain", &home, &["check"], &[("VANCE_BRAIN_JSON", "1")])?;
+    check.line("{\"ok\":false").await?;
     let serve = run("vance-brain", &home, &["serve", "--listen", "127.0.0.1:0"]).await?;
     assert_eq!(serve.code, 2, "{}", serve.stderr);
     texts(&json!(serve.stderr), &lines);

@@ -13,6 +13,7 @@ Environment:
   VANCE_HOME           instead of ~/.vancetope (--home)
   VANCE_BRAIN_LISTEN   HOST:PORT (--listen)
   VANCE_BRAIN_STORE    where events are kept (--store)
+  VANCE_BRAIN_JSON=1   results and errors as JSON (--json)
   VANCE_LOG            a log filter such as `debug` or `warn,vance_brain=debug` (replaces -v)
   VANCE_LOG_FORMAT=json   log lines as JSON
 
@@ -41,7 +42,7 @@ Exit codes: 0 no problems, 2 some.";
 #[command(name = "vance-brain", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(super) struct Cli {
     /// Results as JSON on standard output, errors as {"error": {"code", "message"}}
-    #[arg(long, global = true)]
+    #[arg(long, global = true, env = "VANCE_BRAIN_JSON", hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) json: bool,
 
     /// Log more; -vv and -vvv still more

@@ -102,7 +102,10 @@ fn pattern(args: &Arguments) -> Result<Option<Regex>, Box<Outcome>> {
         .build()
         .map(Some)
         .map_err(|e| {
-            let why = vance_shared::show::plain(&e.to_string());
+            // The parser draws a picture of several lines; its last one says what is wrong.
+            let whole = e.to_string();
+            let last = whole.lines().last().unwrap_or_default();
+            let why = vance_shared::show::plain(last.strip_prefix("error: ").unwrap_or(last));
             failed("invalid_argument", format!("pattern: {why}; pass `literal: true` to search for the text as it is"))
         })
 }

@@ -108,6 +108,8 @@ async fn arguments_are_checked_before_anything_runs() {
     ] {
         failure(world.call(tool, arguments.clone()).await, "invalid_argument");
     }
+    let (said, _) = failure(world.call("search_local_files", json!({"pattern": "("})).await, "invalid_argument");
+    assert_eq!(said, "pattern: unclosed group; pass `literal: true` to search for the text as it is");
     world.fails("no_such_tool", json!({}), "unknown_tool").await;
 }
 
