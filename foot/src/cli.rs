@@ -116,6 +116,8 @@ fn not_parsed(error: &clap::Error, argv: &[OsString], screen: &mut Screen) -> u8
 fn start_logging(argv: &[OsString], stage: &Stage) {
     let (level, verbose) = match Cli::try_parse_from(argv) {
         Ok(Cli { general, command: None, .. }) => (logs::Level::Info, general.verbose),
+        // The table and the call's failure name the packs that are missing, and why.
+        Ok(Cli { general, command: Some(Command::Tools { .. }), .. }) => (logs::Level::Error, general.verbose),
         Ok(Cli { general, .. }) => (logs::Level::Warn, general.verbose),
         Err(_) => (logs::Level::Warn, 0),
     };

@@ -14,6 +14,8 @@ pub const FORMAT_VARIABLE: &str = "VANCE_LOG_FORMAT";
 /// How much is logged without `-v` and without a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// Errors alone: a command whose result says what went wrong on the way.
+    Error,
     /// Warnings and errors: a command that a person waits for.
     Warn,
     /// Also what a service did: it has no other voice.
@@ -29,6 +31,7 @@ impl Level {
     #[must_use]
     pub fn raised(self, times: u8) -> Self {
         (0..times.min(3)).fold(self, |level, _| match level {
+            Self::Error => Self::Warn,
             Self::Warn => Self::Info,
             Self::Info => Self::Debug,
             Self::Debug | Self::Trace => Self::Trace,
@@ -39,6 +42,7 @@ impl Level {
     /// wrong there reaches our own code, which says it once and with the pack, and its lines show payloads.
     fn directives(self) -> &'static str {
         match self {
+            Self::Error => "error,rmcp=off",
             Self::Warn => "warn,rmcp=off",
             Self::Info => "warn,rmcp=off,vance=info",
             Self::Debug => "warn,vance=debug",
@@ -117,6 +121,7 @@ where
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Error => "error",
             Self::Warn => "warn",
             Self::Info => "info",
             Self::Debug => "debug",
@@ -149,6 +154,7 @@ mod tests {
     #[test]
     fn each_v_raises_the_level_and_the_last_one_is_everything() {
         for (from, times, want) in [
+            (Level::Error, 1, Level::Warn),
             (Level::Warn, 0, Level::Warn),
             (Level::Warn, 1, Level::Info),
             (Level::Warn, 2, Level::Debug),

@@ -77,7 +77,7 @@ impl Catalogue {
                 Some(pack) => {
                     Fault::new("unavailable", format!("pack '{pack}' of tool {shown} is not up; nothing ran"))
                 }
-                None => Fault::new("unknown_tool", format!("this client has no tool {shown} (any more); nothing ran")),
+                None => Fault::new("unknown_tool", format!("this client has no tool {shown} now; nothing ran")),
             }
         })
     }

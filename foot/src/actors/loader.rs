@@ -196,7 +196,7 @@ impl Loader {
                 tracing::info!("pack '{name}' has {} tool(s) now", pack.tools.len());
             }
             HostEvent::Down { reason } => {
-                tracing::warn!("pack '{name}' is down: {}", plain(&reason));
+                tracing::info!("pack '{name}' is down and will be started again: {}", plain(&reason));
                 pack.tools.clear();
                 pack.state = State::Loading(Some(plain(&reason)));
             }

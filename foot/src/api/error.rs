@@ -4,6 +4,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use vance_shared::json::Raw;
 
+/// What a person can do about a token.
+const UNAUTHORIZED: &str = "the Brain does not accept the token; set VANCE_TOKEN to the content of brain/local.token in the \
+                            Brain's home, or use the Brain's own VANCE_HOME";
+
 /// A mistake in a file that the Brain was given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Problem {
@@ -90,9 +94,12 @@ impl ApiError {
         let text = |key: &str| detail.get(key).and_then(Value::as_str).map(str::to_owned);
         let code = text("code").unwrap_or_else(|| format!("http_{status}"));
         let message = text("message").unwrap_or_else(|| format!("the Brain answered with HTTP {status} and no reason"));
-        let message = match status {
-            401 => format!(
-                "{message}; set VANCE_TOKEN to a token of this Brain, or VANCE_HOME to its home (`<home>/brain/local.token` is then found by itself)"
+        // The Brain speaks to whoever sends HTTP; a person at this program has other means.
+        let message = match (status, code.as_str()) {
+            (401, _) => UNAUTHORIZED.to_owned(),
+            (409, "client_absent") => format!(
+                "{}; start one with `vancetope --no-ui`, or submit a task, which waits, with `vancetope run FILE`",
+                message.split(": connect one").next().unwrap_or(&message)
             ),
             _ => message,
         };

@@ -23,8 +23,10 @@ Environment:
   VANCE_BRAIN   the Brain's URL (--brain)
   VANCE_TOKEN   the token; on the Brain's own machine <home>/brain/local.token is found by itself
   VANCE_HOME    instead of ~/.vancetope
+  VANCE_FOOT_TOOLS_DIR    instead of <home>/foot-tools, where the packs are
   VANCE_LOG     a log filter such as `info` or `warn,vance_foot=debug` (replaces -v)
   VANCE_LOG_FORMAT=json   log lines as JSON
+  NO_COLOR=1    log lines without colours
 
 Results go to standard output, log lines to standard error.
 Exit codes: 0 done, 1 failed, 2 wrong usage or a file with mistakes; `run` also 3: something waits.";
@@ -49,7 +51,9 @@ Examples:
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
   vancetope sessions                       your sessions and who is attached
-  vancetope sessions tools sess_123        a session's active tools, where they live, why one is missing";
+  vancetope sessions tools sess_123        a session's active tools, where they live, why one is missing
+
+A client is `online`, or in `grace`: its line was cut a moment ago, and it may still come back to its calls.";
 
 const TOOLS_EXAMPLES: &str = "\
 Examples:
@@ -61,12 +65,12 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "vancetope", version, after_help = EXAMPLES)]
 pub(super) struct Cli {
-    #[command(flatten)]
-    pub(super) general: General,
-
     /// Be a Foot in the foreground, for a service manager
     #[arg(long)]
     pub(super) daemon: bool,
+
+    #[command(flatten)]
+    pub(super) general: General,
 
     #[command(subcommand)]
     pub(super) command: Option<Command>,
@@ -74,6 +78,7 @@ pub(super) struct Cli {
 
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "General options")]
 pub(super) struct General {
     /// The Brain's address
     #[arg(long, global = true, env = "VANCE_BRAIN", value_name = "URL", default_value = "http://127.0.0.1:9990", value_parser = brain_url)]
@@ -165,22 +170,26 @@ pub(super) enum TasksCommand {
     List,
     /// Show one task with its calls
     Show {
-        #[arg(value_parser = TaskId::parse)]
+        /// The task's id, as `vancetope tasks` shows it
+        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
     },
     /// Cancel a task and what runs for it
     Cancel {
-        #[arg(value_parser = TaskId::parse)]
+        /// The task's id, as `vancetope tasks` shows it
+        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
     },
     /// Run a failed task again
     Retry {
-        #[arg(value_parser = TaskId::parse)]
+        /// The task's id, as `vancetope tasks` shows it
+        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
     },
     /// Decide a call whose outcome is unknown
     Resolve {
-        #[arg(value_parser = TaskId::parse)]
+        /// The task's id, as `vancetope tasks` shows it
+        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
         /// It ran; it did not and shall not; run it again
         #[arg(long = "as", value_name = "VERDICT")]
@@ -197,12 +206,14 @@ pub(super) enum SessionsCommand {
     List,
     /// Show one session with its clients
     Show {
-        #[arg(value_parser = SessionId::parse)]
+        /// The session's id, as `vancetope sessions` shows it
+        #[arg(value_name = "SESSION", value_parser = SessionId::parse)]
         id: SessionId,
     },
     /// Show a session's active tools
     Tools {
-        #[arg(value_parser = SessionId::parse)]
+        /// The session's id, as `vancetope sessions` shows it
+        #[arg(value_name = "SESSION", value_parser = SessionId::parse)]
         id: SessionId,
     },
 }

@@ -79,7 +79,8 @@ impl Asker for AtTerminal {
         let tool = question.tool.clone();
         let queued = self.queue().is_some_and(|queue| queue.try_send(Asked { question, tell }).is_ok());
         if !queued {
-            tracing::warn!("{tool}: {MAX_WAITING} questions wait for an answer already, so this one is not asked: no");
+            let why = "questions wait for an answer already, so this one is not asked: no";
+            self.stage.remark(&format!("{tool}: {MAX_WAITING} {why}"));
         }
         // A thread that is gone answers nothing, which is no.
         Box::pin(async move { queued && answer.await.unwrap_or(false) })
@@ -102,7 +103,7 @@ impl AtTerminal {
         match std::thread::Builder::new().name("questions".to_owned()).spawn(move || clerk.work(&asked)) {
             Ok(_) => *person = Person::Asked(queue.clone()),
             Err(error) => {
-                tracing::warn!("no question can be asked: {error}");
+                self.stage.remark(&format!("no question can be asked: {error}"));
                 return None;
             }
         }
@@ -137,7 +138,7 @@ impl Clerk {
     fn put(&mut self, question: &Question, tell: &mut oneshot::Sender<bool>) -> bool {
         if !self.terminal.is_ours() {
             let why = "this program runs in the background, so nobody was asked: no";
-            tracing::warn!("{}: {}; {why}", question.tool, question.what);
+            self.stage.remark(&format!("{}: {}; {why}", question.tool, question.what));
             return false;
         }
         let file = permissions::file(&self.home);
@@ -145,7 +146,7 @@ impl Clerk {
             Ok(parts) => parts,
             Err(bytes) => {
                 let why = format!("the question has {bytes} bytes, at most {} are asked: no", prompt::MAX_BYTES);
-                tracing::warn!("{}: {why}", question.tool);
+                self.stage.remark(&format!("{}: {why}", question.tool));
                 return false;
             }
         };

@@ -8,7 +8,6 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::names::SUBTOOL_SEPARATOR;
-use vance_shared::show::plain;
 use vance_shared::tool::ToolSpec;
 use vance_supervise::ExitReason;
 
@@ -169,9 +168,7 @@ async fn until_told(context: &mut Context, LocalFoot(foot): &LocalFoot) -> Resul
     };
     tokio::select! {
         (summary, true) = ready => {
-            for left in left_out(&summary) {
-                tracing::warn!("pack '{}' is not loaded ({}): {}", plain(&left.pack), plain(&left.file), plain(&left.reason));
-            }
+            // The loader has said why, pack by pack.
             tracing::info!("{}", &*summary);
             context.screen.line("foot ready")?;
         }

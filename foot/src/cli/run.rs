@@ -50,6 +50,8 @@ pub(super) async fn run(context: &mut Context, args: &RunArgs) -> Result<u8, Fai
         let submitted = submit(&brain, &file, None, new).await?;
         return follow(context, args, &brain, &submitted, None).await;
     }
+    // Before the Foot does: it would say in the log, too, that its token is refused.
+    brain.sessions().await?;
     let foot = LocalFoot::start(context, session.as_ref(), "cli")?;
     let ended = with_foot(context, args, &brain, &file, &foot).await;
     foot.shutdown().await;
@@ -139,7 +141,7 @@ async fn follow(
         no_wait: args.no_wait,
     };
     let ended = follower.until_it_ends(context, foot).await;
-    follower.view.end(&context.screen);
+    follower.view.end(&mut context.screen, &follower.tree)?;
     if !ended? {
         return Ok(EXIT_FAILED);
     }
@@ -150,6 +152,11 @@ async fn follow(
         }))?;
     } else {
         context.screen.line(&follower.tree.summary())?;
+        if follower.tree.standing() == Standing::Waits {
+            context.screen.remark(
+                "vancetope: what waits stays with the Brain and goes on when it can; `vancetope tasks` shows it",
+            );
+        }
     }
     Ok(follower.tree.exit())
 }

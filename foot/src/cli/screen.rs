@@ -77,6 +77,11 @@ impl Screen {
         self.raw(&Raw::from(value.clone()))
     }
 
+    /// A JSON value for people, over several lines.
+    pub(super) fn pretty(&mut self, value: &Value) -> io::Result<()> {
+        self.line(&escaped_json(&format!("{value:#}")))
+    }
+
     /// Foreign text of several lines: as it is for a program, made safe for a terminal.
     pub(super) fn foreign<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if !self.terminal {

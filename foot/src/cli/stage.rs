@@ -66,6 +66,13 @@ impl Stage {
         self.live.suspend(|| writer.write_all(text).and_then(|()| writer.flush()))
     }
 
+    /// Says something to the person, whatever is logged.
+    pub(super) fn remark(&self, text: &str) {
+        if let Err(error) = self.write(Stream::Err, format!("vancetope: {text}\n").as_bytes(), &mut io::stderr()) {
+            tracing::debug!("a remark was not written: {error}");
+        }
+    }
+
     /// Begins a question. It ends when what this gives is dropped.
     pub(super) fn question(&self) -> Quiet {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -98,7 +98,7 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     screen.line(&format!("task:    {} ({})", task.task_id, plain(&task.id)))?;
     screen.line(&format!("tree:    {}", task.tree_id))?;
     screen.line(&format!("session: {}", task.session_id))?;
-    if let Some(goal) = &task.goal {
+    if let Some(goal) = task.goal.as_ref().filter(|goal| !goal.is_empty()) {
         screen.line(&format!("goal:    {}", plain(goal)))?;
     }
     screen.line(&format!("state:   {}", task.state.word()))?;
@@ -116,7 +116,7 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     if let Some(output) = task.output.as_ref().filter(|o| !o.is_null() && **o != Value::Object(serde_json::Map::new()))
     {
         screen.line("output:")?;
-        screen.value(output)?;
+        screen.pretty(output)?;
     }
     Ok(())
 }

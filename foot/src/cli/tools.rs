@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use vance_shared::call::Outcome;
+use vance_shared::doc::nearest;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
+use vance_shared::names::SUBTOOL_SEPARATOR;
 use vance_shared::show::plain;
 use vance_shared::tool::{Replay, ToolResult};
 
@@ -88,7 +90,29 @@ async fn call_here(context: &mut Context, foot: &LocalFoot, args: &CallArgs) -> 
     }
     match outcome {
         Ok(()) => print(context, output.as_ref()),
-        Err((code, message)) => Err(Failure::Call { code, message: format!("{}: {message}", args.tool) }),
+        Err((code, message)) => {
+            let message = match code.as_str() {
+                "unknown_tool" | "unavailable" => format!("{message}; {}", whereabouts(foot, args).await),
+                _ => message,
+            };
+            Err(Failure::Call { code, message: format!("{}: {message}", args.tool) })
+        }
+    }
+}
+
+/// Why a tool is not there: what its pack says, or where to look.
+async fn whereabouts(foot: &LocalFoot, args: &CallArgs) -> String {
+    let pack = args.tool.as_str().split_once(SUBTOOL_SEPARATOR).map(|(pack, _)| pack);
+    if let Some(pack) = pack {
+        let summary = foot.first_load().await;
+        if let Some(left) = left_out(&summary).find(|left| left.pack == pack) {
+            return format!("pack '{pack}' ({}) is not loaded: {}", plain(&left.file), plain(&left.reason));
+        }
+    }
+    let tools = foot.tools();
+    match nearest(args.tool.as_str(), tools.iter().map(|tool| tool.name.as_str())) {
+        Some(name) => format!("did you mean `{name}`? `vancetope tools` lists all"),
+        None => "`vancetope tools` lists what is here, `--via-brain` also calls the Brain's".to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::pty::openpty;
@@ -18,6 +19,7 @@ struct Seat {
     child: Child,
     keyboard: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 fn program(home: &Path, words: &[&str]) -> Command {
@@ -52,14 +54,14 @@ fn sit_down(mut command: Command) -> Seat {
     drop((command, pty.slave));
     let (keyboard, seen) = (File::from(pty.master), Arc::<Mutex<Vec<u8>>>::default());
     let (mut screen, text) = (keyboard.try_clone().unwrap(), Arc::clone(&seen));
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut chunk = [0; 4096];
         // The end of a terminal is an error: nobody has it open any more.
         while let Ok(n @ 1..) = screen.read(&mut chunk) {
             text.lock().unwrap().extend_from_slice(&chunk[..n]);
         }
     });
-    Seat { child, keyboard, seen }
+    Seat { child, keyboard, seen, reader }
 }
 
 impl Seat {
@@ -91,7 +93,7 @@ impl Seat {
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 // What it said last may still be on its way.
-                self.until(|text| text.ends_with('\n'));
+                self.until(|_| self.reader.is_finished());
                 return (status.code().unwrap(), self.text());
             }
             assert!(Instant::now() < until, "never left: {}", self.text());

@@ -24,7 +24,7 @@ async fn tasks_are_listed_filtered_and_shown() {
         "calls": [{"call_id": "call_9", "tool": "git_status", "route": "client", "client_id": "foot_1", "machine": "m1", "attempts": 2, "outcome": "done"}],
     }));
     let shown = vancetope(&brain, "tasks show task_a").await;
-    for word in ["state:   completed", "call_9", "client m1", "{\"paper\":{\"text\":\"hi\"}}"] {
+    for word in ["state:   completed", "call_9", "client m1", "\"paper\": {\n    \"text\": \"hi\""] {
         assert!(shown.out.contains(word), "{word}: {}", shown.out);
     }
 }

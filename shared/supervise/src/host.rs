@@ -23,6 +23,10 @@ pub(crate) trait Launch {
     fn launch(&self) -> Launched;
     /// Says what its reference answers while nobody is there.
     fn vacate(&self, refusal: Refusal);
+    /// Its failures are logged by somebody else.
+    fn says_why(&self) -> bool {
+        false
+    }
 }
 
 /// A running child.
@@ -40,6 +44,7 @@ pub(crate) struct ActorSeat<A: Actor, F> {
     mailbox: usize,
     grace: Duration,
     on_stop: Option<Rc<dyn Fn() -> bool>>,
+    says_why: bool,
 }
 
 impl<A, F> ActorSeat<A, F>
@@ -48,9 +53,9 @@ where
     F: Fn(Exit) -> A,
 {
     pub(crate) fn new(reference: ActorRef<A>, factory: F, settings: ChildSettings) -> Self {
-        let ChildSettings { mailbox, grace, on_stop } = settings;
+        let ChildSettings { mailbox, grace, on_stop, says_why } = settings;
         let on_stop = on_stop.map(|tell| Rc::from(tell as Box<dyn Fn() -> bool>));
-        ActorSeat { reference, factory, mailbox, grace, on_stop }
+        ActorSeat { reference, factory, mailbox, grace, on_stop, says_why }
     }
 }
 
@@ -59,6 +64,10 @@ where
     A: Actor<Context = Context<A>>,
     F: Fn(Exit) -> A,
 {
+    fn says_why(&self) -> bool {
+        self.says_why
+    }
+
     fn launch(&self) -> Launched {
         let (stop, stopped) = oneshot::channel();
         let exit = Exit::default();

@@ -86,6 +86,7 @@ pub(crate) struct ChildSettings {
     pub(crate) mailbox: usize,
     pub(crate) grace: Duration,
     pub(crate) on_stop: Option<Box<dyn Fn() -> bool + Send>>,
+    pub(crate) says_why: bool,
 }
 
 impl ChildSpec {
@@ -107,13 +108,20 @@ impl ChildSpec {
     }
 
     fn new(name: String, settle: impl FnOnce(ChildSettings) -> Rc<dyn Launch> + Send + 'static) -> ChildSpec {
-        let settings = ChildSettings { mailbox: MAILBOX_MESSAGES, grace: GRACE, on_stop: None };
+        let settings = ChildSettings { mailbox: MAILBOX_MESSAGES, grace: GRACE, on_stop: None, says_why: false };
         ChildSpec { name, restart: Restart::Permanent, settings, settle: Box::new(settle) }
     }
 
     /// When the child is started again.
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
+        self
+    }
+
+    /// Whoever it concerns logs its failures already: the supervisor's line would be the second one on the same thing. A panic
+    /// is logged all the same.
+    pub fn says_why(mut self) -> Self {
+        self.settings.says_why = true;
         self
     }
 

@@ -168,7 +168,8 @@ impl Tree {
         if let Some(seat) = self.seats.get_mut(&key) {
             seat.stop = None;
             seat.launch.vacate(Refusal::Restarting);
-            if reason.is_fault() {
+            let said = seat.launch.says_why() && !matches!(reason, ExitReason::Panicked(_));
+            if reason.is_fault() && !said {
                 tracing::warn!(supervisor = self.name, child = seat.name, %reason, "child ended");
             } else {
                 tracing::debug!(supervisor = self.name, child = seat.name, %reason, "child ended");
@@ -262,7 +263,7 @@ impl Tree {
         restarts.increment(u64::from(again));
         metrics::counter!("vance_actor_panics_total", "actor" => label(&seat.name)).increment(0);
         if again {
-            tracing::info!(supervisor = self.name, child = seat.name, "child restarts");
+            tracing::debug!(supervisor = self.name, child = seat.name, "child restarts");
         }
         let Launched { stop, ended } = seat.launch.launch();
         seat.stop = Some(stop);

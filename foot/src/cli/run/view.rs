@@ -1,7 +1,8 @@
 //! How a running tree looks: lines as it moves, and on a terminal, below them, what runs and what waits.
 
+use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -19,16 +20,21 @@ const TICK: Duration = Duration::from_millis(120);
 /// Characters shown of a task's output.
 const MAX_PREVIEW: usize = 160;
 
+/// How the reason begins that only a person ends.
+const UNKNOWN: &str = "Outcome unknown";
+
 /// The view of one tree.
 pub(super) struct View {
     bars: Option<Vec<(TaskId, ProgressBar)>>,
     more: Option<ProgressBar>,
+    /// What each waiting task waits for, and since when: said when it goes on, because the live part forgets it.
+    waiting: HashMap<TaskId, (String, Instant)>,
 }
 
 impl View {
     /// With a live part, or lines alone.
     pub(super) fn new(live: bool) -> Self {
-        Self { bars: live.then(Vec::new), more: None }
+        Self { bars: live.then(Vec::new), more: None, waiting: HashMap::new() }
     }
 
     /// True if what a running task does is shown.
@@ -36,23 +42,35 @@ impl View {
         self.bars.is_some()
     }
 
-    /// Says that a task moved. The live part shows running and waiting tasks itself, so only ends become lines there.
-    pub(super) fn moved(&self, screen: &mut Screen, change: &Change, task: Option<&Task>) -> io::Result<()> {
-        if self.bars.is_some() && !change.state.is_terminal() {
-            return Ok(());
-        }
+    /// Says that a task moved. The live part shows running and waiting tasks itself, so only ends become lines there, and what
+    /// a task has waited for.
+    pub(super) fn moved(&mut self, screen: &mut Screen, change: &Change, task: Option<&Task>) -> io::Result<()> {
         let reason = change.reason.as_deref().or_else(|| task.and_then(Task::reason));
-        let mut line = format!("{}: {}", plain(&change.id), change.state.word());
-        if let Some(reason) = reason.filter(|text| !text.is_empty()) {
-            line.push_str(": ");
-            line.push_str(&plain(reason));
+        let reason = reason.filter(|text| !text.is_empty()).map(plain);
+        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(UNKNOWN)) {
+            let word = format!("vancetope tasks resolve {} --as done|failed|retry", change.task_id);
+            screen.remark(&format!("vancetope: {}: did the call run? Say it with `{word}`", plain(&change.id)));
         }
-        screen.progress(&line)?;
+        if self.bars.is_some() && !change.state.is_terminal() {
+            return self.waits(screen, change, reason);
+        }
+        screen.progress(&sentence(&change.id, change.state, reason.as_deref()))?;
         let output = task.filter(|t| t.state == TaskState::Completed).and_then(|t| t.output.as_ref());
         match output.and_then(preview) {
             Some(text) => screen.progress(&format!("  {text}")),
             None => Ok(()),
         }
+    }
+
+    fn waits(&mut self, screen: &mut Screen, change: &Change, reason: Option<String>) -> io::Result<()> {
+        if change.state.is_waiting() {
+            let since = self.waiting.get(&change.task_id).map_or_else(Instant::now, |(_, since)| *since);
+            self.waiting.insert(change.task_id.clone(), (reason.unwrap_or_default(), since));
+            return Ok(());
+        }
+        let Some((reason, since)) = self.waiting.remove(&change.task_id) else { return Ok(()) };
+        let seconds = since.elapsed().as_secs();
+        screen.progress(&format!("{}: goes on after {seconds} s: {reason}", plain(&change.id)))
     }
 
     /// Brings the live part up to date.
@@ -101,14 +119,25 @@ impl View {
         bar.set_message(format!("and {hidden} more"));
     }
 
-    /// Takes the live part away.
-    pub(super) fn end(&mut self, screen: &Screen) {
+    /// Takes the live part away. What still waits becomes lines: it must not vanish with it.
+    pub(super) fn end(&mut self, screen: &mut Screen, tree: &Tree) -> io::Result<()> {
+        let live = self.bars.is_some();
         for (_, bar) in self.bars.iter_mut().flat_map(|bars| bars.drain(..)) {
             bar.finish_and_clear();
             screen.live().remove(&bar);
         }
         self.count_hidden(screen, 0);
+        for task in tree.tasks().iter().filter(|task| live && task.state.is_waiting()) {
+            screen.progress(&sentence(&task.id, task.state, task.reason().map(plain).as_deref()))?;
+        }
+        Ok(())
     }
+}
+
+/// `notes: blocked: Waiting for …`; the reason is safe to print already.
+fn sentence(id: &str, state: TaskState, reason: Option<&str>) -> String {
+    let reason = reason.filter(|text| !text.is_empty()).map(|text| format!(": {text}")).unwrap_or_default();
+    format!("{}: {}{reason}", plain(id), state.word())
 }
 
 fn dress(bar: &ProgressBar, task: &Task) {
@@ -129,9 +158,9 @@ fn dress(bar: &ProgressBar, task: &Task) {
         });
     } else {
         bar.disable_steady_tick();
-        bar.set_style(style("- {wide_msg}"));
-        let reason = task.reason().map(plain).unwrap_or_default();
-        bar.set_message(format!("{id}: {}: {reason}", task.state.word()));
+        // Wrapped, never cut: the end of the reason is what it waits for.
+        bar.set_style(style(". {msg}"));
+        bar.set_message(sentence(&task.id, task.state, task.reason().map(plain).as_deref()));
         bar.tick();
     }
 }
@@ -145,7 +174,7 @@ fn style(template: &str) -> ProgressStyle {
 fn preview(output: &Value) -> Option<String> {
     let one = |value: &Value| match value.get("text").and_then(Value::as_str) {
         Some(text) if !text.is_empty() => text.to_owned(),
-        _ => match value {
+        _ => match value.get("structured").filter(|s| !s.is_null()).unwrap_or(value) {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         },
@@ -178,7 +207,7 @@ mod tests {
             (serde_json::json!({}), None),
             (serde_json::json!({"result": {"text": "a\nb\u{1b}[2J", "content": []}}), Some("a b\\x1b[2J")),
             (serde_json::json!({"paper": {"text": "x"}, "n": 3}), Some("paper: x; n: 3")),
-            (serde_json::json!({"result": {"text": "", "structured": 1}}), Some("{\"text\":\"\",\"structured\":1}")),
+            (serde_json::json!({"result": {"text": "", "structured": 1}}), Some("1")),
         ] {
             assert_eq!(preview(&output).as_deref(), want, "{output}");
         }
@@ -196,7 +225,7 @@ mod tests {
         });
         let mut tree = Tree::default();
         tree.snapshot(tasks.filter_map(Result::ok).collect());
-        let screen = Screen::into_writers(Box::new(io::sink()), Box::new(io::sink()));
+        let mut screen = Screen::into_writers(Box::new(io::sink()), Box::new(io::sink()));
         let mut view = View::new(true);
         view.draw(&screen, &tree);
         let ids = |view: &View| view.bars.iter().flatten().map(|(id, _)| id.to_string()).collect::<Vec<_>>();
@@ -210,7 +239,7 @@ mod tests {
         view.draw(&screen, &tree);
         let shown = ids(&view);
         assert_eq!((shown.len(), shown[0].as_str(), shown[2].as_str()), (MAX_BARS, "task_1", "task_4"));
-        view.end(&screen);
+        assert!(view.end(&mut screen, &tree).is_ok());
         assert!(ids(&view).is_empty() && view.more.is_none());
     }
 }
