@@ -7,6 +7,8 @@ use dashmap::DashMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_mcp_host::{CallRequest, HostState, McpHandle};
+use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TASK_ID, TOOL};
+use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, TaskId};
 use vance_shared::json::Raw;
@@ -35,7 +37,7 @@ pub struct ServerCall {
     pub arguments: Raw,
     /// Deadline.
     pub timeout: Duration,
-    /// Its place in the trace.
+    /// The span of the call.
     pub trace: TraceContext,
     /// The task that calls.
     pub task_id: Option<TaskId>,
@@ -90,7 +92,7 @@ impl Executor {
     }
 
     /// Runs a call to its end.
-    pub async fn run(&self, call: ServerCall) -> Outcome {
+    pub async fn run(&self, mut call: ServerCall) -> Outcome {
         if self.running.len() >= MAX_RUNNING {
             return Outcome::failed("busy", format!("{MAX_RUNNING} calls run on the server; try again later"));
         }
@@ -99,6 +101,18 @@ impl Executor {
         self.running.insert(call_id.clone(), cancel.clone());
         // Also when this future is dropped: the entry goes and the tool is told to stop.
         let _entry = Entry { running: self.running.clone(), call_id, cancel: cancel.clone() };
+        let span = Span::below(SPAN_TOOL_RUN, Kind::Internal, call.trace)
+            .with(CALL_ID, &call.call_id)
+            .with(TOOL, &call.tool)
+            .with_some(TASK_ID, call.task_id.as_ref());
+        call.trace = span.context();
+        let outcome = self.in_place(call, cancel).await;
+        span.end_as(&outcome);
+        outcome
+    }
+
+    /// Built in, or in its pack.
+    async fn in_place(&self, call: ServerCall, cancel: CancellationToken) -> Outcome {
         match &call.pack {
             None => {
                 let ServerCall { tool, arguments, timeout, task_id, .. } = call;

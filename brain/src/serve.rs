@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::{Registry, ServerSide};
 use vance_mcp_host::{HostEnv, HostEvent};
+use vance_observability::spans;
 use vance_shared::doc::Problem;
 use vance_shared::launch::TrustedLaunch;
 use vance_shared::pack::PackBody;
@@ -129,6 +130,12 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     check_store(&options, &config)?;
     let (store, seat) = Store::open(&options.home.data())?;
     let token = local_token(&options.home.token())?;
+    // Without a collector everything works all the same.
+    match spans::start("vance-brain", config.otlp.as_deref()) {
+        Ok(true) => tracing::info!("spans are sent to a collector"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("{error}"),
+    }
     let metrics = Metrics::install().map_err(|e| ServeError::Setting(e.to_string()))?;
     let listener = http::bind(addr).await.map_err(|source| ServeError::Listen { addr: addr.to_string(), source })?;
     let bound =

@@ -14,7 +14,6 @@ use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{CALL_TIMEOUT, PROGRESS_CAP};
 use vance_shared::tool::ToolSpec;
-use vance_shared::trace::TraceContext;
 use vance_shared::wire::{ClientConnected, PROTOCOL};
 use vance_supervise::{ActorRef, ChildSpec, ExitReason, Strategy, SupervisorRef, SupervisorSpec};
 
@@ -302,7 +301,7 @@ impl Foot {
         };
         let timeout = timeout.unwrap_or(CALL_TIMEOUT);
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: TraceContext::root(), cancel };
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel };
         run::run(job, |(fraction, message)| {
             if let Some(progress) = &progress {
                 progress(fraction, message);

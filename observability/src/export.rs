@@ -8,7 +8,7 @@ use std::time::Duration;
 use opentelemetry::{InstrumentationScope, Key, KeyValue};
 use opentelemetry_otlp::{Protocol, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanProcessor};
 
 use crate::names::{METRIC_SPANS_LOST, METRIC_SPANS_SENT};
@@ -48,17 +48,26 @@ pub enum StartError {
 #[derive(Debug)]
 pub(crate) struct Exporter {
     processor: BatchSpanProcessor,
-    /// Spans in the processor's queue. Counted here because the SDK tells nobody what it drops.
-    waiting: Arc<AtomicUsize>,
     room: usize,
     scope: InstrumentationScope,
+    state: Arc<State>,
+}
+
+/// What those who end spans and the thread that sends them tell each other.
+#[derive(Debug, Default)]
+struct State {
+    /// Spans in the processor's queue. Counted here because the SDK tells nobody what it drops.
+    waiting: AtomicUsize,
+    /// The last batch was not delivered.
+    away: AtomicBool,
+    /// The program ends.
     stopped: AtomicBool,
 }
 
 impl Exporter {
     /// The process's, while it runs.
     pub(crate) fn current() -> Option<&'static Self> {
-        EXPORTER.get().filter(|exporter| !exporter.stopped.load(Relaxed))
+        EXPORTER.get().filter(|exporter| !exporter.state.stopped.load(Relaxed))
     }
 
     /// Starts the process's. False: nobody wants spans.
@@ -79,13 +88,13 @@ impl Exporter {
     }
 
     fn over(inner: impl SpanExporter + 'static, service: &'static str, room: usize) -> Self {
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let counting = Counting { inner, waiting: waiting.clone(), away: AtomicBool::new(false) };
+        let state = Arc::<State>::default();
+        let counting = Counting { inner, state: state.clone() };
         let config = BatchConfigBuilder::default().with_max_queue_size(room).build();
         let mut processor = BatchSpanProcessor::builder(counting).with_batch_config(config).build();
         processor.set_resource(&resource(service));
         let scope = InstrumentationScope::builder(service).with_version(env!("CARGO_PKG_VERSION")).build();
-        Self { processor, waiting, room, scope, stopped: AtomicBool::new(false) }
+        Self { processor, room, scope, state }
     }
 
     pub(crate) fn scope(&self) -> InstrumentationScope {
@@ -94,14 +103,14 @@ impl Exporter {
 
     /// Takes an ended span, if there is room.
     pub(crate) fn take(&self, span: SpanData) {
-        match self.waiting.fetch_update(Relaxed, Relaxed, |n| (n < self.room).then_some(n + 1)) {
+        match self.state.waiting.fetch_update(Relaxed, Relaxed, |n| (n < self.room).then_some(n + 1)) {
             Ok(_) => self.processor.on_end(span),
             Err(_) => metrics::counter!(METRIC_SPANS_LOST, "reason" => "queue_full").increment(1),
         }
     }
 
     pub(crate) fn stop(&self, within: Duration) {
-        self.stopped.store(true, Relaxed);
+        self.state.stopped.store(true, Relaxed);
         if let Err(error) = self.processor.shutdown_with_timeout(within) {
             tracing::debug!(%error, "the last spans were not delivered");
         }
@@ -159,28 +168,32 @@ fn resource(service: &'static str) -> Resource {
 #[derive(Debug)]
 struct Counting<E> {
     inner: E,
-    waiting: Arc<AtomicUsize>,
-    /// The last batch was not delivered.
-    away: AtomicBool,
+    state: Arc<State>,
 }
 
 impl<E: SpanExporter> SpanExporter for Counting<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        self.waiting.fetch_sub(spans, Relaxed);
-        let sent = self.inner.export(batch).await;
+        let State { waiting, away, stopped } = &*self.state;
+        waiting.fetch_sub(spans, Relaxed);
+        let sent = if stopped.load(Relaxed) && away.load(Relaxed) {
+            // An end does not wait for a collector that is known to be away.
+            Err(OTelSdkError::AlreadyShutdown)
+        } else {
+            self.inner.export(batch).await
+        };
         let count = u64::try_from(spans).unwrap_or(u64::MAX);
         match &sent {
             Ok(()) => {
                 metrics::counter!(METRIC_SPANS_SENT).increment(count);
-                if self.away.swap(false, Relaxed) {
+                if away.swap(false, Relaxed) {
                     tracing::info!("spans are delivered again");
                 }
             }
             Err(error) => {
                 metrics::counter!(METRIC_SPANS_LOST, "reason" => "not_delivered").increment(count);
                 // Once: it may stay away for long, and nothing else suffers from it.
-                if !self.away.swap(true, Relaxed) {
+                if !away.swap(true, Relaxed) {
                     tracing::warn!(%error, spans, "spans cannot be delivered and are lost until the collector is back");
                 }
             }

@@ -1,8 +1,9 @@
 //! Spans: what happened in a call, from where to where, for a collector of traces.
 //!
 //! A span here is a value of whoever does the work, not an entry of a thread's stack: a call wanders over actors, threads and
-//! processes, and takes along only its [`TraceContext`]. Without a collector a span is its context alone: no clock is read, no
-//! field is formatted, nothing is kept.
+//! processes, and takes along only its [`TraceContext`]. Without a collector a span is nothing but the context of the span above
+//! it, handed on as it came, so that others who do send spans still find their parents: no clock is read, no field is
+//! formatted, nothing is kept.
 //!
 //! A span holds names, ids, numbers and outcomes. Never arguments, results, messages or secrets.
 
@@ -46,6 +47,21 @@ pub fn stop(within: Duration) {
     }
 }
 
+/// The context of a span that is to be opened below another.
+pub fn beneath(parent: TraceContext) -> TraceContext {
+    if recorded(parent) { parent.child() } else { parent }
+}
+
+/// The same, with an id that follows from a name and a number: it can be linked later without having been kept.
+pub fn derived(parent: TraceContext, name: &str, number: u32) -> TraceContext {
+    if recorded(parent) { parent.derived(name, number) } else { parent }
+}
+
+/// Whether anybody wants to know of spans in this trace.
+fn recorded(context: TraceContext) -> bool {
+    context.parts().2 && are_on()
+}
+
 /// What a span stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -83,27 +99,25 @@ impl Span {
     pub fn root(name: &'static str, kind: Kind, caller: Option<TraceContext>) -> Self {
         match caller {
             Some(caller) => Self::below(name, kind, caller),
-            None => Self::new(name, kind, None, TraceContext::root()),
+            None => {
+                let context = TraceContext::root();
+                Self { context, record: recorded(context).then(|| Record::new(name, kind, None)) }
+            }
         }
     }
 
     /// A span below another.
     pub fn below(name: &'static str, kind: Kind, parent: TraceContext) -> Self {
-        Self::new(name, kind, Some(parent), parent.child())
+        Self::known(name, kind, parent, beneath(parent))
     }
 
-    /// A span below another whose own context was made before.
+    /// A span below another whose own context was made before, by [`beneath`] or [`derived`].
     pub fn known(name: &'static str, kind: Kind, parent: TraceContext, context: TraceContext) -> Self {
-        Self::new(name, kind, Some(parent), context)
-    }
-
-    fn new(name: &'static str, kind: Kind, parent: Option<TraceContext>, context: TraceContext) -> Self {
-        let (_, _, sampled) = context.parts();
-        let record = (sampled && are_on()).then(|| {
-            let (fields, links) = (Vec::with_capacity(8), Vec::new());
-            Box::new(Record { name, kind, parent, started: SystemTime::now(), begun: Instant::now(), fields, links })
-        });
-        Self { context, record }
+        if recorded(parent) {
+            Self { context, record: Some(Record::new(name, kind, Some(parent))) }
+        } else {
+            Self { context: parent, record: None }
+        }
     }
 
     /// What is sent on to whatever happens below this span.
@@ -188,6 +202,11 @@ impl Drop for Span {
 }
 
 impl Record {
+    fn new(name: &'static str, kind: Kind, parent: Option<TraceContext>) -> Box<Self> {
+        let (fields, links) = (Vec::with_capacity(8), Vec::new());
+        Box::new(Self { name, kind, parent, started: SystemTime::now(), begun: Instant::now(), fields, links })
+    }
+
     fn ended(self, context: TraceContext, bad: bool, exporter: &Exporter) -> SpanData {
         let (trace_id, span_id, _) = context.parts();
         let mut links = SpanLinks::default();
@@ -237,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_collector_a_span_is_its_context_alone_and_formats_nothing() {
+    fn without_a_collector_a_span_hands_on_the_context_above_it_and_formats_nothing() {
         struct Never;
         impl Display for Never {
             fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -247,12 +266,10 @@ mod tests {
         let caller = TraceContext::from_parts(7, 8, true);
         let root = Span::root("request", Kind::Server, Some(caller)).with("field", Never);
         let below = Span::below("work", Kind::Internal, root.context()).following(caller).with_number("n", 1);
-        assert_eq!(below.context().trace_id(), caller.trace_id());
-        assert_ne!(below.context(), root.context());
-        assert!(root.record.is_none() && below.record.is_none());
+        let known = Span::known("call", Kind::Client, below.context(), derived(caller, "call", 1));
+        assert_eq!([root.context(), below.context(), known.context(), beneath(caller)], [caller; 4]);
+        assert!(root.record.is_none() && below.record.is_none() && known.record.is_none());
         root.end("done");
-        let made = Span::known("call", Kind::Client, caller, caller.derived("call", 1));
-        assert_eq!(made.context(), caller.derived("call", 1));
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub struct Head {
     /// The client that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_by: Option<ClientId>,
-    /// The submission's trace.
+    /// The span of the submission.
     pub trace: TraceContext,
 }
 
@@ -165,7 +165,7 @@ pub struct OpenCall {
     pub replay: Replay,
     /// Deadline from dispatch.
     pub timeout_ms: u64,
-    /// Its place in the trace.
+    /// The span of its first delivery.
     pub trace: TraceContext,
 }
 
@@ -484,6 +484,8 @@ pub struct Task {
     pub here: Here,
     /// All calls.
     pub calls: Vec<CallRecord>,
+    /// How often it began to run: from its start, after a wait, after a retry.
+    pub runs: u32,
     /// Milliseconds that it has been running before `running_since`.
     pub ran_ms: i64,
     /// Since when it runs.

@@ -15,12 +15,16 @@ use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
 use vance_brain_core::spec::StepSpec;
 use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
+use vance_observability::names::TRACE_ID;
 use vance_shared::call::Fault;
 use vance_shared::ids::{CallId, TaskId};
 use vance_shared::json::Raw;
 use vance_shared::limits::PROGRESS_CAP;
+use vance_shared::trace::TraceContext;
 use vance_shared::wire;
 use vance_supervise::{Actor, ActorFutureExt, AsyncContext, Context, Exit, Handler, Message, WrapFuture};
+
+use spans::Spans;
 
 use super::scheduler::{FromTask, Report, ServerEnded};
 use super::session::{ToSession, WithCall};
@@ -29,6 +33,8 @@ use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
 use crate::rows;
 use crate::store::{Batch, StoreError};
+
+mod spans;
 
 /// Pause before a commit is tried again while the store is away: it doubles up to the second value.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -71,6 +77,7 @@ pub struct TaskActor {
     /// The view's revision on which the last routing decided.
     seen: u64,
     backlog: VecDeque<ToTask>,
+    spans: Spans,
 }
 
 impl TaskActor {
@@ -86,6 +93,7 @@ impl TaskActor {
             tally,
             seen: 0,
             backlog: VecDeque::new(),
+            spans: Spans::default(),
         }
     }
 
@@ -128,7 +136,9 @@ impl TaskActor {
 
     /// One input: decide (routing included), store, act.
     fn turn(&mut self, input: Input, reply: Option<Reply>, ctx: &mut Context<Self>) {
-        let Some((state, before)) = self.task.as_ref().map(|t| (t.state, t.held())) else { return };
+        let Some(task) = &self.task else { return };
+        let (state, before) = (task.state, task.held());
+        self.spans.resume(task);
         let mut events = Vec::new();
         let mut effects = Vec::new();
         let mut inputs = VecDeque::from([input]);
@@ -136,6 +146,7 @@ impl TaskActor {
         while let Some(input) = inputs.pop_front() {
             let Some(task) = self.task.as_mut() else { return };
             let step = task.handle(input, now_ms());
+            self.spans.decided(task, &step.events);
             events.extend(step.events);
             refused = refused.or(step.refused);
             for effect in step.effects {
@@ -185,6 +196,7 @@ impl TaskActor {
             self.perform(effect, ctx);
         }
         let Some(task) = &self.task else { return };
+        self.spans.settled(task);
         match task.state {
             State::Blocked | State::Queued if parks || refused => {
                 if let Some(wait) = task.wait.clone() {
@@ -211,7 +223,7 @@ impl TaskActor {
         match effect {
             Effect::Dispatch(call) => self.dispatch(call, ctx),
             Effect::Reattach(call) => {
-                let message = ToSession::Reattach(self.with_call(&call));
+                let message = ToSession::Reattach(self.with_call(&call, call.trace));
                 self.tell_session(message, ctx);
             }
             Effect::CancelCall(call, reason) => match call.place {
@@ -244,6 +256,9 @@ impl TaskActor {
     }
 
     fn dispatch(&mut self, call: OpenCall, ctx: &mut Context<Self>) {
+        let Some(task) = &self.task else { return };
+        let trace = self.spans.dispatched(task, &call);
+        tracing::debug!(task_id = %self.task_id, call_id = %call.call_id, tool = %call.tool, { TRACE_ID } = trace.trace_id(), "a call leaves");
         match &call.place {
             Place::Server => {
                 let pack = self.brain.registry.load().server_pack(&call.target_tool);
@@ -253,7 +268,7 @@ impl TaskActor {
                     pack,
                     arguments: call.arguments,
                     timeout: Duration::from_millis(call.timeout_ms),
-                    trace: call.trace.child(),
+                    trace,
                     task_id: Some(self.task_id.clone()),
                 };
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
@@ -266,13 +281,13 @@ impl TaskActor {
                 });
             }
             Place::Client { .. } => {
-                let message = ToSession::Dispatch(self.with_call(&call));
+                let message = ToSession::Dispatch(self.with_call(&call, trace));
                 self.tell_session(message, ctx);
             }
         }
     }
 
-    fn with_call(&self, call: &OpenCall) -> WithCall {
+    fn with_call(&self, call: &OpenCall, traceparent: TraceContext) -> WithCall {
         WithCall {
             client_id: call.place.client().cloned(),
             call: Arc::new(wire::Call {
@@ -282,7 +297,7 @@ impl TaskActor {
                 arguments: call.arguments.clone(),
                 timeout_ms: call.timeout_ms,
                 cap_ms: call.timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
-                traceparent: call.trace,
+                traceparent,
             }),
             replay: call.replay,
         }
@@ -346,7 +361,7 @@ impl TaskActor {
             arguments,
             replay: known.map(|k| k.replay()).unwrap_or_default(),
             timeout_ms: self.timeout_ms(step),
-            trace: task.head.trace.child(),
+            trace: self.spans.of_next_call(task),
         })
     }
 

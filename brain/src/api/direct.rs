@@ -28,6 +28,9 @@ use crate::directory::{Directory, Missing, SessionHandle};
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
 use crate::rows::time;
+use spans::CallSpans;
+
+mod spans;
 
 /// News that wait for whoever called.
 const NEWS: usize = 64;
@@ -54,8 +57,8 @@ pub struct DirectRequest {
     pub timeout: Option<Duration>,
     /// An absent client makes it a task.
     pub durable: bool,
-    /// The caller's trace.
-    pub trace: Option<TraceContext>,
+    /// The span of the request.
+    pub trace: TraceContext,
 }
 
 /// What came out.
@@ -74,6 +77,12 @@ struct Run {
     attempts: u32,
     started_at: i64,
     trace: TraceContext,
+}
+
+impl Run {
+    fn route(&self) -> &'static str {
+        if self.client.is_some() { "client" } else { "server" }
+    }
 }
 
 /// Calls a tool.
@@ -95,15 +104,18 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
         client: None,
         attempts: 1,
         started_at: now_ms(),
-        trace: request.trace.unwrap_or_else(TraceContext::root),
+        trace: request.trace,
     };
     let outcome = match route::decide(&registry, &published.view, &wish, &tool) {
         Decision::Server { tool } => {
             let pack = registry.server_pack(&tool);
             let call_id = run.call_id.clone();
-            let (arguments, trace) = (request.arguments.clone(), run.trace.child());
+            let mut spans = CallSpans::new(&session_id);
+            let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
             let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None };
-            brain.executor.run(call).await
+            let outcome = brain.executor.run(call).await;
+            spans.end(&run, &outcome);
+            outcome
         }
         Decision::Client { client_id, tool: target } => {
             let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
@@ -158,6 +170,7 @@ async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) 
         idempotency_key: None,
         client: None,
         session: None,
+        trace: request.trace,
     };
     let submitted = submit(brain, submission).await?;
     Ok(DirectAnswer { status: 202, body: submitted.body })
@@ -204,8 +217,24 @@ impl Drop for Abandon {
     }
 }
 
-/// `None`: the client went away before anything was sent.
 async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run: &mut Run) -> Option<Outcome> {
+    let mut spans = CallSpans::new(&session.session_id);
+    let outcome = deliver(brain, session, sent, run, &mut spans).await;
+    match &outcome {
+        Some(outcome) => spans.end(run, outcome),
+        None => spans.close("not_run"),
+    }
+    outcome
+}
+
+/// `None`: the client went away before anything was sent.
+async fn deliver(
+    brain: &Brain,
+    session: &Arc<SessionHandle>,
+    sent: Sent,
+    run: &mut Run,
+    spans: &mut CallSpans<'_>,
+) -> Option<Outcome> {
     let restarting = || Outcome::failed("restarting", "the session is being restarted; try again");
     let deadline = Instant::now() + sent.timeout + SLACK;
     let mut abandon =
@@ -219,7 +248,7 @@ async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run:
             arguments: sent.arguments.clone(),
             timeout_ms,
             cap_ms: timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
-            traceparent: run.trace.child(),
+            traceparent: spans.open(run),
         };
         let (news, mut inbox) = mpsc::channel(NEWS);
         let with = WithCall { client_id: Some(sent.client_id.clone()), call: Arc::new(call), replay: sent.replay };
@@ -240,13 +269,15 @@ async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run:
                     return busy.then(|| Outcome::failed("busy", text));
                 }
                 Ok(Some(News::NeverArrived)) => {
+                    spans.close("never_arrived");
                     run.attempts += 1;
                     continue 'delivery;
                 }
                 Ok(Some(News::Progress(_))) => {
                     until = (Instant::now() + sent.timeout + SLACK).min(deadline + sent.timeout * PROGRESS_CAP);
                 }
-                Ok(Some(News::Suspended | News::Attached)) => {}
+                Ok(Some(News::Suspended)) => spans.close("suspended"),
+                Ok(Some(News::Attached)) => spans.go_on(run),
                 Ok(None) => {
                     abandon.session = None;
                     return Some(lost(sent.replay, "the session was restarted while the call was out"));
@@ -275,7 +306,7 @@ fn answer(run: &Run, outcome: &Outcome) -> Value {
     };
     json!({
         "call": {
-            "call_id": run.call_id, "tool": run.tool, "route": if client_id.is_some() { "client" } else { "server" },
+            "call_id": run.call_id, "tool": run.tool, "route": run.route(),
             "client_id": client_id, "machine": machine, "attempts": run.attempts, "outcome": outcome.word(),
             "trace_id": run.trace.trace_id(), "started_at": time(run.started_at), "ended_at": time(now_ms()),
         },

@@ -39,6 +39,8 @@ pub struct Submission {
     pub client: Option<ClientId>,
     /// Where, if the tree itself names no session.
     pub session: Option<SessionId>,
+    /// The span of the request.
+    pub trace: TraceContext,
 }
 
 /// The answer.
@@ -149,7 +151,7 @@ impl NewTree {
         tree: TreeSpec,
         engine: Option<&EngineSpec>,
     ) -> Self {
-        let (tree_id, at, trace) = (TreeId::generate(), now_ms(), TraceContext::root());
+        let (tree_id, at, trace) = (TreeId::generate(), now_ms(), submission.trace);
         let ids: HashMap<String, TaskId> = tree.tasks.iter().map(|t| (t.id.clone(), TaskId::generate())).collect();
         // Ids sort in the order of the file, so that lists do too.
         let mut sorted: Vec<TaskId> = ids.values().cloned().collect();
@@ -174,7 +176,7 @@ impl NewTree {
                     engine: engine.cloned(),
                     autonomous: session.mode == Mode::Autonomous || tree.mode == Mode::Autonomous,
                     submitted_by: submission.client.clone(),
-                    trace: trace.child(),
+                    trace,
                 })
             })
             .collect();

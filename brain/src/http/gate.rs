@@ -1,5 +1,6 @@
 //! What stands before every route: where the request comes from, and whose it is.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument as _;
 use vance_observability::names::{HTTP_METHOD, HTTP_PATH, HTTP_STATUS, SPAN_HTTP_REQUEST};
+use vance_observability::spans::{Kind, Span};
 use vance_shared::show::plain;
+use vance_shared::trace::TraceContext;
 
 use super::answer::Answer;
 use super::routes::OPEN;
@@ -83,10 +86,18 @@ impl Gate {
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
         }
-        match self.router.call(request).await {
+        let span = traced(request.uri().path()).then(|| open_span(&request));
+        if let Some(span) = &span {
+            request.extensions_mut().insert(span.context());
+        }
+        let response = match self.router.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
+        };
+        if let Some(span) = span {
+            close_span(span, response.status().as_u16());
         }
+        response
     }
 
     fn check_place(&self, headers: &HeaderMap, uri: &Uri) -> Answer<()> {
@@ -110,6 +121,28 @@ impl Gate {
         let header = single(headers, &AUTHORIZATION).ok().flatten();
         self.principals.authenticate_header(header)
     }
+}
+
+/// Which requests have a span: those that ask for something. A stream of events is open for hours, and a scrape tells nothing.
+fn traced(path: &str) -> bool {
+    path.starts_with("/api/v1/") && path != "/api/v1/events"
+}
+
+fn open_span(request: &Request<Incoming>) -> Span {
+    // Somebody else's mistake in a trace costs no call.
+    let caller = request.headers().get("traceparent").and_then(|v| v.to_str().ok()).and_then(TraceContext::parse);
+    Span::root(SPAN_HTTP_REQUEST, Kind::Server, caller)
+        .with(HTTP_METHOD, plain(request.method().as_str()))
+        .with(HTTP_PATH, plain(request.uri().path()))
+}
+
+fn close_span(span: Span, status: u16) {
+    let outcome = match status {
+        ..400 => "done",
+        400..500 => "refused",
+        500.. => "failed",
+    };
+    span.with_number(HTTP_STATUS, status.into()).end(outcome);
 }
 
 /// Answers to those without a token: slow, and not too many at once.
@@ -160,6 +193,16 @@ fn caller(parts: &Parts, wanted: &[Scope]) -> Answer<Principal> {
         principal.scopes.iter().map(|s| s.word()).collect::<Vec<_>>().join(", "),
     );
     Err(ApiError::new(403, "forbidden", text))
+}
+
+/// The span of the request.
+pub(super) struct Within(pub(super) TraceContext);
+
+impl<S: Sync> FromRequestParts<S> for Within {
+    type Rejection = Infallible;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().copied().unwrap_or_else(TraceContext::root)))
+    }
 }
 
 /// A caller of the API.

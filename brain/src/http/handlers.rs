@@ -13,12 +13,11 @@ use vance_brain_core::spec::ExecutionTarget;
 use vance_shared::doc::{Fields, parse_duration};
 use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
-use vance_shared::trace::TraceContext;
 
 use super::App;
 use super::answer::{self, Answer, with_header, with_type};
 use super::body::{BODY, Text, parse};
-use super::gate::{ApiCaller, Watcher, header};
+use super::gate::{ApiCaller, Watcher, Within, header};
 use super::query::{Params, Segment, bad};
 use crate::api::commands::{Verb, command};
 use crate::api::direct::{self, DirectRequest};
@@ -80,6 +79,7 @@ pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ApiCaller(who): ApiCaller,
     params: Params,
+    Within(trace): Within,
     headers: HeaderMap,
     Text(text): Text,
 ) -> Answer {
@@ -94,6 +94,7 @@ pub(super) async fn submit(
         session: session.map(|id| session_id(&id)).transpose()?,
         idempotency_key: header(&headers, "idempotency-key")?.map(str::to_owned),
         client: client.transpose()?,
+        trace,
     };
     let given = detached(&app.brain, move |brain| async move { submit::submit(&brain, submission).await }).await?;
     let response = answer::json(201, &given.body);
@@ -197,7 +198,7 @@ pub(super) async fn call(
     State(app): State<Arc<App>>,
     ApiCaller(who): ApiCaller,
     Segment(tool): Segment,
-    headers: HeaderMap,
+    Within(trace): Within,
     Text(text): Text,
 ) -> Answer {
     let body = CallBody::read(&text)?;
@@ -210,8 +211,7 @@ pub(super) async fn call(
         target: body.execution_target.unwrap_or_default(),
         timeout: body.timeout.map(|Timeout(timeout)| timeout),
         durable: body.durable.unwrap_or(false),
-        // Somebody else's mistake in a trace costs no call.
-        trace: headers.get("traceparent").and_then(|v| v.to_str().ok()).and_then(TraceContext::parse),
+        trace,
     };
     // A caller who goes away cancels its call, unless it wanted the call to outlive it.
     let given = if request.durable {

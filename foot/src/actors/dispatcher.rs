@@ -190,7 +190,7 @@ impl Dispatcher {
         };
         let cancel = self.shared.runs.begin(call_id.clone());
         let (timeout, cap) = (Duration::from_millis(timeout_ms), Duration::from_millis(cap_ms));
-        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace: traceparent, cancel };
+        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace: Some(traceparent), cancel };
         let (dispatcher, runs) = (self.shared.me.clone(), Arc::clone(&self.shared.runs));
         // A task of its own on this thread: it outlives this actor, and `ctx.spawn` costs more the more of them there are.
         tokio::task::spawn_local(async move {

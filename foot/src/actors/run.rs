@@ -8,6 +8,8 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TOOL, TRACE_ID};
+use vance_observability::spans::{Kind, Span};
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -34,15 +36,26 @@ pub(crate) struct Job {
     pub(crate) arguments: Raw,
     pub(crate) timeout: Duration,
     pub(crate) cap: Duration,
-    pub(crate) trace: TraceContext,
+    /// The span that asks for it; none for a call from here.
+    pub(crate) trace: Option<TraceContext>,
     pub(crate) cancel: CancellationToken,
 }
 
 type Report = (Option<f64>, Option<String>);
 
-/// Runs to the end. `report` hears progress, at most every quarter of a second.
+/// Runs to the end, as one span. `report` hears progress, at most every quarter of a second.
 pub(crate) async fn run(job: Job, report: impl Fn(Report)) -> Outcome {
-    let Job { call_id, tool, arguments, timeout, cap, trace, cancel } = job;
+    let kind = if job.trace.is_some() { Kind::Server } else { Kind::Internal };
+    let span = Span::root(SPAN_TOOL_RUN, kind, job.trace).with(CALL_ID, &job.call_id).with(TOOL, &job.tool.spec.name);
+    let (call_id, trace) = (job.call_id.clone(), span.context());
+    let outcome = to_the_end(job, trace, report).await;
+    tracing::debug!(%call_id, outcome = outcome.word(), { TRACE_ID } = trace.trace_id(), "a tool ran");
+    span.end_as(&outcome);
+    outcome
+}
+
+async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> Outcome {
+    let Job { call_id, tool, arguments, timeout, cap, cancel, trace: _ } = job;
     let (beat, mut beats) = watch::channel::<Report>((None, None));
     let started = Instant::now();
     let call = ToolCall {

@@ -147,6 +147,10 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
 }
 
 fn start(config: FootConfig) -> Result<LocalFoot, Failure> {
+    // Without a collector the tools work all the same.
+    if let Err(error) = vance_observability::spans::start("vancetope", None) {
+        tracing::warn!("{error}");
+    }
     engine::start(config).map(LocalFoot).map_err(|error| Failure::Foot(error.to_string()))
 }
 

@@ -4,7 +4,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
-use opentelemetry_sdk::error::OTelSdkError;
 
 use super::*;
 
@@ -82,24 +81,35 @@ fn a_collector_that_does_not_answer_holds_up_nobody_and_what_has_no_room_is_gone
     // The first batch may have left the queue while it was filled.
     let taken = had.recv().unwrap();
     assert!(taken <= 10, "{taken}");
-    assert!(exporter.waiting.load(Relaxed) <= 10);
+    assert!(exporter.state.waiting.load(Relaxed) <= 10);
     exporter.stop(Duration::from_millis(200));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop(say);
 }
 
 #[test]
-fn what_is_left_is_sent_at_the_end_and_a_batch_that_was_lost_does_not_stop_the_next() {
+fn what_is_left_is_sent_at_the_end() {
     let (exporter, had, say) = slow(10);
-    say.send(false).unwrap();
-    (0..10).for_each(|_| exporter.take(span()));
-    let first = had.recv().unwrap();
     say.send(true).unwrap();
-    say.send(true).unwrap();
+    (0..3).for_each(|_| exporter.take(span()));
+    exporter.stop(Duration::from_secs(60));
+    assert_eq!(had.iter().collect::<Vec<_>>(), [3]);
+    assert_eq!(exporter.state.waiting.load(Relaxed), 0);
+}
+
+#[test]
+fn a_lost_batch_does_not_stop_the_next_but_an_end_waits_for_nobody_who_is_away() {
+    let (exporter, had, say) = slow(2);
+    for delivered in [false, true, false] {
+        say.send(delivered).unwrap();
+        (0..2).for_each(|_| exporter.take(span()));
+        assert_eq!(had.recv(), Ok(2));
+        while exporter.state.away.load(Relaxed) == delivered {
+            std::thread::yield_now();
+        }
+    }
     exporter.take(span());
     exporter.stop(Duration::from_secs(60));
-    let rest: usize = had.iter().sum();
-    assert!(first + rest >= 10, "{first} {rest}");
-    assert_eq!(exporter.waiting.load(Relaxed), 0);
-    assert!(exporter.stopped.load(Relaxed));
+    assert_eq!(had.iter().count(), 0, "not even tried");
+    assert_eq!(exporter.state.waiting.load(Relaxed), 0);
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use vance_observability::names::{CALL_ID, PACK, SPAN_MCP_CALL, TOOL};
+use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -117,7 +119,7 @@ pub struct CallRequest {
     pub timeout: Duration,
     /// …and after this long in any case. Less than `timeout` counts as `timeout`.
     pub cap: Duration,
-    /// Travels to the server as `traceparent`.
+    /// The span around it; the one of the request itself travels to the server as `traceparent`.
     pub trace: TraceContext,
     /// Cancels it, before the start and during it.
     pub cancel: CancellationToken,
@@ -172,14 +174,24 @@ impl McpHandle {
             Ok(arguments) => arguments,
             Err(why) => return Outcome::failed("invalid_arguments", format!("{}: {why}", request.tool)),
         };
-        let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
-        let mut round = Call {
+        let span = Span::below(SPAN_MCP_CALL, Kind::Client, request.trace)
+            .with(CALL_ID, &request.call_id)
+            .with(TOOL, &request.tool)
+            .with(PACK, &self.0.plan().pack);
+        let round = Call {
             subtool: route.subtool,
             arguments,
-            traceparent: request.trace.to_string(),
+            traceparent: span.context().to_string(),
             call_id: request.call_id.to_string(),
             input: None,
         };
+        let outcome = self.rounds(live, &request, round).await;
+        span.end_as(&outcome);
+        outcome
+    }
+
+    async fn rounds(&self, live: &Live, request: &CallRequest, mut round: Call) -> Outcome {
+        let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
         for _ in 0..INPUT_ROUNDS {
             let flight = live.conn.call(&round);
             match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref()).await {

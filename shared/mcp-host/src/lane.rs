@@ -215,7 +215,11 @@ impl Lane {
         for (key, value) in params {
             text.push_str(&format!("{}:", json(key)));
             // Between tokens a line break is blank space, and inside a string it cannot be: JSON has it escaped there.
-            text.extend(value.chars().map(|c| if c == '\n' || c == '\r' { ' ' } else { c }));
+            if value.bytes().any(|b| b == b'\n' || b == b'\r') {
+                text.extend(value.chars().map(|c| if c == '\n' || c == '\r' { ' ' } else { c }));
+            } else {
+                text.push_str(value);
+            }
             text.push(',');
         }
         text.push_str(&format!(r#""_meta":{{"progressToken":{id}"#));

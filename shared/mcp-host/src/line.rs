@@ -65,17 +65,17 @@ pub(crate) fn text_of(line: &[u8]) -> Cow<'_, str> {
 pub(crate) fn read(text: &str) -> Option<Vec<Inbound<'_>>> {
     if text.starts_with('[') {
         let parts: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-        let messages: Vec<Inbound<'_>> = parts.into_iter().filter_map(message).collect();
+        let messages: Vec<Inbound<'_>> = parts.into_iter().filter_map(|part| message(part.get())).collect();
         return (!messages.is_empty()).then_some(messages);
     }
     if !text.starts_with('{') {
         return None;
     }
-    message(serde_json::from_str(text).ok()?).map(|message| vec![message])
+    message(text).map(|message| vec![message])
 }
 
-fn message(whole: &RawValue) -> Option<Inbound<'_>> {
-    let envelope: Envelope<'_> = serde_json::from_str(whole.get()).ok()?;
+fn message(whole: &str) -> Option<Inbound<'_>> {
+    let envelope: Envelope<'_> = serde_json::from_str(whole).ok()?;
     match (envelope.method.as_deref(), envelope.id) {
         (Some("notifications/progress"), None) => {
             let params: ProgressParams<'_> = serde_json::from_str(envelope.params?.get()).ok()?;
@@ -86,7 +86,7 @@ fn message(whole: &RawValue) -> Option<Inbound<'_>> {
             };
             Some(Inbound::Progress { token, progress: Progress { fraction, message: params.message } })
         }
-        (Some(_), _) => Some(Inbound::Other(whole)),
+        (Some(_), _) => Some(Inbound::Other(serde_json::from_str(whole).ok()?)),
         (None, Some(id)) => {
             let body = match (envelope.error, envelope.result) {
                 (Some(error), _) => Err(error),

@@ -29,6 +29,7 @@ impl Task {
             undecided: None,
             here: Here::default(),
             calls: Vec::new(),
+            runs: 0,
             ran_ms: 0,
             running_since: None,
             created_at: at,
@@ -56,6 +57,7 @@ impl Task {
             Event::Submitted(_) => {}
             Event::Started {} | Event::Resumed {} => {
                 self.wait = None;
+                self.runs += 1;
                 self.enter(State::Running, at);
             }
             Event::CallPlaced(call) => {

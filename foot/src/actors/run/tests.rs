@@ -34,7 +34,7 @@ fn job(host: impl Fn(ToolCall) -> BoxFuture<'static, Outcome> + Send + Sync + 's
         arguments: Raw::empty_object(),
         timeout: Duration::from_secs(10),
         cap: Duration::from_secs(60),
-        trace: TraceContext::root(),
+        trace: None,
         cancel: CancellationToken::new(),
     }
 }
