@@ -59,3 +59,57 @@ async fn cut_at_the_result() -> anyhow::Result<()> {
 async fn cut_at_the_ack() -> anyhow::Result<()> {
     cut_at(Way::Down, r#""type":"result_ack""#, Line::Cut).await
 }
+
+#[tokio::test]
+async fn cut_while_the_client_says_hello() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let toy = Toy::new(&home)?;
+    toy.for_foot(&home)?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let proxy = Proxy::before(brain.addr()).await?;
+    let _foot = foot(&home, &proxy.url, &[]).await?;
+    api.until_available("default.local", "toy__effect").await?;
+    let frames = [(Way::Up, "client_connected"), (Way::Down, r#""type":"welcome""#)];
+    for (n, ((way, text), passes)) in frames.into_iter().flat_map(|f| [(f, true), (f, false)]).enumerate() {
+        let name = format!("n{n}.");
+        let step = format!("{{call: toy__effect, with: {{name: {name}, ms: 700}}}}");
+        let tree = api.submit(&format!("tasks:\n- {{id: a, steps: [{step}]}}\n")).await?;
+        until("it runs", || async { Ok((toy.begun_of(&name)? == 1).then_some(())) }).await?;
+        proxy.set(Line::Cut);
+        tree.until("a", "blocked").await?;
+        proxy.trap(Trap { way, text: text.to_owned(), passes, then: Line::Cut });
+        proxy.set(Line::Open);
+        until("the trap", || async { Ok((proxy.line() == Line::Cut).then_some(())) }).await?;
+        proxy.set(Line::Open);
+        tree.until("a", "completed").await?;
+        assert_eq!(toy.begun_of(&name)?, 1);
+    }
+    Ok(())
+}
+
+/// Slow on purpose: only the heartbeats tell. Three of ten seconds, then the backoff.
+#[tokio::test]
+async fn a_line_that_swallows_everything_is_noticed_by_both_sides() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let toy = Toy::new(&home)?;
+    toy.for_foot(&home)?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let proxy = Proxy::before(brain.addr()).await?;
+    let foot = foot(&home, &proxy.url, &[]).await?;
+    api.until_available("default.local", "toy__effect").await?;
+    let tree = api
+        .submit("tasks:\n- {id: a, steps: [{call: toy__effect, with: {name: a, ms: 1000}, timeout: 120s}]}\n- {id: b, depends_on: [a], steps: [{call: now}]}\n")
+        .await?;
+    until("it runs", || async { Ok((toy.begun_of("a")? == 1).then_some(())) }).await?;
+    proxy.set(Line::Hole);
+    let blocked = tree.until("a", "blocked").await?;
+    assert_eq!(blocked["blocked_reason"], "Waiting for Client for Tool: toy__effect");
+    until("the Foot notices too", || async { Ok(foot.log().contains("silent").then_some(())) }).await?;
+    proxy.set(Line::Cut);
+    proxy.set(Line::Open);
+    tree.until("b", "completed").await?;
+    assert_eq!(toy.begun_of("a")?, 1);
+    Ok(())
+}

@@ -216,3 +216,37 @@ async fn a_second_foot_of_a_home_has_a_slot_of_its_own_and_a_copied_identity_tak
     assert!(!thief.log().contains("took over"), "{}", thief.log());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_client_that_goes_to_another_session_still_delivers_and_no_hello_touches_the_calls_of_others()
+-> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let (mut a, _) = Socket::hello(brain.addr(), api.token(), &hello("foot_a")).await?;
+    let tree = api
+        .submit("tasks:\n- {id: a, client: foot_a, steps: [{call: git_status, as: s}]}\n- {id: b, client: foot_a, steps: [{call: shell_execute, as: s}]}\n")
+        .await?;
+    let (one, two) = (a.next("call").await?, a.next("call").await?);
+    // Somebody else's journal claims them.
+    let mut forged = hello("foot_b");
+    forged["inflight"] = json!({"finished": [one["call_id"]], "interrupted": [two["call_id"]]});
+    let (mut b, welcome) = Socket::hello(brain.addr(), api.token(), &forged).await?;
+    assert_eq!(welcome["inflight"], json!([]), "{welcome}");
+    b.send(&result(&one, "forged")).await?;
+    assert_eq!(b.next("error").await?["code"], "not_yours");
+    // Its line is cut: both of its tasks say so.
+    drop(a);
+    tree.until("a", "blocked").await?;
+    tree.until("b", "blocked").await?;
+    let mut moved = hello("foot_a");
+    moved["session_id"] = json!("sess_elsewhere");
+    moved["inflight"] = json!({"running": [one["call_id"]], "finished": [two["call_id"]]});
+    let (mut a, welcome) = Socket::hello(brain.addr(), api.token(), &moved).await?;
+    assert_eq!(welcome["inflight"].as_array().map(Vec::len), Some(2), "{welcome}");
+    a.send(&result(&one, "from elsewhere")).await?;
+    a.send(&result(&two, "too")).await?;
+    assert_eq!(tree.until("a", "completed").await?["output"]["s"]["text"], "from elsewhere");
+    assert_eq!(tree.until("b", "completed").await?["output"]["s"]["text"], "too");
+    Ok(())
+}

@@ -125,7 +125,10 @@ impl Session {
             out.push(cancel_frame(client_id.clone(), call_id.clone(), reason));
         }
         for call_id in inflight.finished.iter().chain(&inflight.interrupted).filter(|id| !waited.contains(*id)) {
-            self.calls.remove(call_id);
+            // Whatever its journal claims, other clients' calls are not its to end.
+            if self.held_by(call_id, client_id).is_some() {
+                self.calls.remove(call_id);
+            }
             out.push(ack_frame(client_id.clone(), call_id.clone()));
         }
     }
