@@ -13,6 +13,7 @@ mod context;
 mod failure;
 mod foot;
 mod interrupt;
+mod packs;
 mod permissions;
 mod run;
 mod screen;
@@ -22,7 +23,7 @@ mod stage;
 mod tasks;
 mod tools;
 
-use args::{Cli, Command, SessionsCommand, ToolsCommand};
+use args::{Cli, Command, PacksCommand, SessionsCommand, ToolsCommand};
 use context::Context;
 use failure::{EXIT_OK, EXIT_USAGE, Failure};
 pub use interrupt::{Interrupt, Interrupts};
@@ -87,6 +88,7 @@ async fn dispatch(context: &mut Context, daemon: bool, command: Option<Command>)
         Some(Command::Sessions { command }) => {
             sessions::sessions(context, &command.unwrap_or(SessionsCommand::List)).await
         }
+        Some(Command::Packs { command: PacksCommand::Check { files } }) => packs::check(context, &files),
         Some(Command::Tools { command }) => tools::tools(context, &command.unwrap_or(ToolsCommand::List)).await,
     }
 }

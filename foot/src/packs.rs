@@ -72,7 +72,7 @@ fn list(dir: &Path) -> (Vec<PathBuf>, Vec<LeftOut>) {
 }
 
 /// One byte over the limit is enough for the parser to say so. A pipe or device is refused: reading it might never end.
-fn text(path: &Path) -> io::Result<String> {
+pub(crate) fn text(path: &Path) -> io::Result<String> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }

@@ -61,6 +61,13 @@ Examples:
   vancetope tools call read_local_file '{\"path\": \"README.md\"}'
   vancetope tools call web_search '{\"query\": \"actix\"}' --via-brain --timeout 20s";
 
+const PACKS_EXAMPLES: &str = "\
+Examples:
+  vancetope packs check ~/.vancetope/foot-tools/chrome.json   every mistake with its line; exit 2 if there is one
+  vancetope packs check *.json --json | jq .problems
+
+Starts nothing and fetches nothing.";
+
 /// Offers this machine's tools to a Brain, submits task trees, and shows what the Brain does with them.
 #[derive(Debug, Parser)]
 #[command(name = "vancetope", version, after_help = EXAMPLES)]
@@ -136,6 +143,21 @@ pub(super) enum Command {
     Tools {
         #[command(subcommand)]
         command: Option<ToolsCommand>,
+    },
+    /// Pack files
+    #[command(after_help = PACKS_EXAMPLES)]
+    Packs {
+        #[command(subcommand)]
+        command: PacksCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PacksCommand {
+    /// Validate pack files and print every mistake as FILE:LINE: message
+    Check {
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
     },
 }
 
@@ -332,6 +354,9 @@ mod tests {
             ("tools call x {} --via-brain --timeout 500ms", true),
             ("tools call x {} --timeout soon", false),
             ("tools call x {} --timeout 0s", false),
+            ("packs check a.json b.json --json", true),
+            ("packs check", false),
+            ("packs", false),
             ("shout", false),
         ] {
             let got = parse(line);

@@ -47,6 +47,35 @@ async fn tools_are_listed_without_a_brain_and_what_did_not_load_has_its_reason()
 }
 
 #[tokio::test]
+async fn a_pack_file_is_checked_without_starting_it_and_every_mistake_has_its_line() {
+    let home = tempfile::tempdir().unwrap();
+    pack(
+        home.path(),
+        "good.json",
+        r#"{"name":"a","type":"mcp_server","parameters":{"transport":"stdio","command":["no-such"]}}"#,
+    );
+    pack(
+        home.path(),
+        "bad.json",
+        "{\"name\": \"b__\",\n\"type\": \"mcp\",\n\"parameters\": {\"transport\": \"stdio\",\n\"command\": \"a b\"},\n\"name\": \"c\"}",
+    );
+    let file = |name: &str| home.path().join("foot-tools").join(name).display().to_string();
+    let good = here(home.path(), &format!("packs check {}", file("good.json"))).await;
+    assert!(good.exit == 0 && good.out == "no problems\n", "{good:?}");
+    let bad = here(home.path(), &format!("packs check {} {}", file("good.json"), file("bad.json"))).await;
+    assert_eq!(bad.exit, 2, "{bad:?}");
+    for line in [1, 2, 5] {
+        assert!(bad.out.contains(&format!("bad.json:{line}: ")), "{line}: {bad:?}");
+    }
+    let json = here(home.path(), &format!("packs check {} --json", file("bad.json"))).await;
+    let said = json.json();
+    assert_eq!((json.exit, &said["ok"], &said["tools"]), (2, &json!(false), &json!([])));
+    assert!(said["problems"][0]["line"].is_number() && said["skipped"].is_array(), "{said}");
+    let none = here(home.path(), "packs check nowhere.json --json").await;
+    assert_eq!((none.exit, &none.json()["error"]["code"]), (2, &json!("file")));
+}
+
+#[tokio::test]
 async fn a_tool_is_called_without_a_brain_and_its_failure_is_the_commands() {
     let home = tempfile::tempdir().unwrap();
     let done = here(home.path(), r#"tools call read_local_file {"path":"Cargo.toml"}"#).await;
