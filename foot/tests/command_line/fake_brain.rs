@@ -277,6 +277,10 @@ async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let state = (shared, start, news, cuts, true);
     let stream = futures_util::stream::unfold(state, |(shared, from, mut news, mut cuts, first)| async move {
         loop {
+            // A cut comes before whatever happens after it.
+            if cuts.has_changed().unwrap_or(true) {
+                return None;
+            }
             let after: Vec<(u64, Value)> = {
                 let book = shared.book.lock().unwrap();
                 book.events.iter().filter(|(seq, _)| *seq > from).cloned().collect()

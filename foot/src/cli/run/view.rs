@@ -70,6 +70,10 @@ impl View {
         }
         let Some((reason, since)) = self.waiting.remove(&change.task_id) else { return Ok(()) };
         let seconds = since.elapsed().as_secs();
+        if seconds == 0 {
+            // Nobody has seen it wait.
+            return Ok(());
+        }
         screen.progress(&format!("{}: goes on after {seconds} s: {reason}", plain(&change.id)))
     }
 
@@ -213,6 +217,47 @@ mod tests {
         }
         let long = preview(&serde_json::json!("x".repeat(1000)));
         assert_eq!(long.map(|t| t.len()), Some(MAX_PREVIEW + 3));
+    }
+
+    #[test]
+    fn what_a_task_waited_for_outlives_the_live_part() {
+        #[derive(Clone, Default)]
+        struct Text(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl io::Write for Text {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().map_or(Ok(0), |mut text| text.write(bytes))
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let said = Text::default();
+        let mut screen = Screen::into_writers(Box::new(said.clone()), Box::new(io::sink()));
+        let mut view = View::new(true);
+        let mut tree = Tree::default();
+        let task = |state: &str| {
+            serde_json::from_value(serde_json::json!({
+                "task_id": "task_a", "id": "a", "tree_id": "tree_1", "session_id": "s", "state": state,
+                "blocked_reason": (state == "blocked").then_some("Waiting for Client for Tool: x"),
+            }))
+        };
+        let now = |state: &str, long_ago: bool, view: &mut View, tree: &mut Tree, screen: &mut Screen| {
+            for change in tree.snapshot(task(state).into_iter().collect()) {
+                assert!(view.moved(screen, &change, None).is_ok());
+            }
+            if let (true, Some((_, since))) = (long_ago, view.waiting.values_mut().next()) {
+                *since = since.checked_sub(Duration::from_secs(4)).unwrap_or(*since);
+            }
+        };
+        for (state, long_ago) in
+            [("blocked", false), ("running", false), ("blocked", true), ("running", false), ("blocked", true)]
+        {
+            now(state, long_ago, &mut view, &mut tree, &mut screen);
+        }
+        assert!(view.end(&mut screen, &tree).is_ok());
+        let said = said.0.lock().map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+        let reason = "Waiting for Client for Tool: x";
+        assert_eq!(said, format!("a: goes on after 4 s: {reason}\na: blocked: {reason}\n"));
     }
 
     #[test]
