@@ -125,6 +125,11 @@ impl Span {
         self.context
     }
 
+    /// Whether anybody will see it: for fields that cost something to make.
+    pub fn is_recorded(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// The same span with a field.
     pub fn with(mut self, field: &'static str, value: impl Display) -> Self {
         self.set(field, value);
@@ -268,7 +273,7 @@ mod tests {
         let below = Span::below("work", Kind::Internal, root.context()).following(caller).with_number("n", 1);
         let known = Span::known("call", Kind::Client, below.context(), derived(caller, "call", 1));
         assert_eq!([root.context(), below.context(), known.context(), beneath(caller)], [caller; 4]);
-        assert!(root.record.is_none() && below.record.is_none() && known.record.is_none());
+        assert!([&root, &below, &known].iter().all(|span| !span.is_recorded()));
         root.end("done");
     }
 

@@ -131,9 +131,11 @@ fn traced(path: &str) -> bool {
 fn open_span(request: &Request<Incoming>) -> Span {
     // Somebody else's mistake in a trace costs no call.
     let caller = request.headers().get("traceparent").and_then(|v| v.to_str().ok()).and_then(TraceContext::parse);
-    Span::root(SPAN_HTTP_REQUEST, Kind::Server, caller)
-        .with(HTTP_METHOD, plain(request.method().as_str()))
-        .with(HTTP_PATH, plain(request.uri().path()))
+    let span = Span::root(SPAN_HTTP_REQUEST, Kind::Server, caller);
+    if !span.is_recorded() {
+        return span;
+    }
+    span.with(HTTP_METHOD, plain(request.method().as_str())).with(HTTP_PATH, plain(request.uri().path()))
 }
 
 fn close_span(span: Span, status: u16) {

@@ -9,7 +9,8 @@ use super::*;
 
 #[test]
 fn the_environment_is_asked_before_the_file_and_the_path_is_added_once() {
-    let table: &[(&[(&str, &str)], Option<&str>, Option<&str>)] = &[
+    type Row = (&'static [(&'static str, &'static str)], Option<&'static str>, Option<&'static str>);
+    let table: &[Row] = &[
         (&[], None, None),
         (&[(ENDPOINT, " ")], None, None),
         (&[], Some("http://c:4318"), Some("http://c:4318/v1/traces")),

@@ -21,8 +21,8 @@ fn traceparent() -> String {
 }
 
 /// A Brain that sends its spans.
-async fn brain(home: &Home, collector: &Collector) -> anyhow::Result<Brain> {
-    let process = Process::start_with("vance-brain", home, &["serve", "--listen", "127.0.0.1:0"], &collector.env())?;
+async fn brain(home: &Home, collector: &Collector, listen: &str) -> anyhow::Result<Brain> {
+    let process = Process::start_with("vance-brain", home, &["serve", "--listen", listen], &collector.env())?;
     let mut brain = Brain { process, url: String::new() };
     brain.url = brain.process.line("brain ready ").await?;
     Ok(brain)
@@ -50,9 +50,21 @@ impl Both {
         let teller = Teller::new(&home)?;
         teller.pack(&home, "foot-tools/mine.json", "mine")?;
         teller.pack(&home, "brain/packs/its.json", "its")?;
-        let brain = brain(&home, &collector).await?;
+        let brain = brain(&home, &collector, "127.0.0.1:0").await?;
         let api = Api::new(&home, &brain.url)?;
         Ok(Self { home, collector, teller, brain, api })
+    }
+
+    /// A direct call within the caller's trace.
+    async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let request = http.post(format!("{}/api/v1/tools/{tool}/call", self.brain.url)).bearer_auth(self.api.token());
+        let request = request.header("traceparent", traceparent()).json(&json!({"arguments": arguments}));
+        Ok(serde_json::from_str(&request.send().await?.text().await?)?)
+    }
+
+    async fn until_the_tool_runs(&self) -> anyhow::Result<()> {
+        until("the tool runs", || async { Ok((self.teller.count("begin")? == 1).then_some(())) }).await
     }
 }
 
@@ -69,6 +81,13 @@ fn check_below(trace: &Trace, call: &Span, service: &str, told: &Value) -> anyho
     assert!(call.start <= tool.start && tool.start <= request.start, "{trace}");
     assert!(request.end <= tool.end && tool.end <= call.end, "{trace}");
     Ok(())
+}
+
+/// Two spans of a name, the second linking the first.
+fn check_pair(trace: &Trace, name: &str, outcomes: [&str; 2]) {
+    let spans = trace.all(name);
+    assert_eq!(spans.iter().map(|span| span.outcome()).collect::<Vec<_>>(), outcomes, "{trace}");
+    assert_eq!((&spans[0].links, &spans[1].links), (&vec![], &vec![spans[0].id.clone()]), "{trace}");
 }
 
 #[tokio::test]
@@ -128,15 +147,9 @@ async fn a_direct_call_is_part_of_its_callers_trace_and_a_failure_is_red() -> an
     let both = Both::start().await?;
     let _foot = foot(&both.home, &both.brain.url, &both.collector).await?;
     both.api.until_available(SESSION, "mine__tell").await?;
-    let call = async |tool: &str, arguments: Value| -> anyhow::Result<Value> {
-        let request =
-            reqwest::Client::builder().no_proxy().build()?.post(format!("{}/api/v1/tools/{tool}/call", both.brain.url));
-        let request = request.bearer_auth(both.api.token()).header("traceparent", traceparent());
-        Ok(serde_json::from_str(&request.json(&json!({"arguments": arguments})).send().await?.text().await?)?)
-    };
-    let done = call("mine__tell", json!({"text": WORD})).await?;
+    let done = both.call("mine__tell", json!({"text": WORD})).await?;
     assert_eq!(done["call"]["trace_id"], CALLER.0, "{done}");
-    let missing = call("read_local_file", json!({"path": format!("{WORD}.txt")})).await?;
+    let missing = both.call("read_local_file", json!({"path": format!("{WORD}.txt")})).await?;
     assert_eq!(missing["call"]["outcome"], "failed", "{missing}");
 
     let want = [("http.request", 2), ("call", 2), ("tool.run", 2), ("mcp.call", 1)];
@@ -163,7 +176,7 @@ async fn a_cut_line_ends_the_spans_and_what_follows_links_them() -> anyhow::Resu
         .api
         .submit("tasks:\n- id: slow\n  steps: [{call: mine__tell, with: {text: x, ms: 3000}, as: told}]\n")
         .await?;
-    until("the tool runs", || async { Ok((both.teller.count("begin")? == 1).then_some(())) }).await?;
+    both.until_the_tool_runs().await?;
     proxy.set(Line::Cut);
     let blocked = tree.until("slow", "blocked").await?;
     let id = blocked["calls"][0]["trace_id"].as_str().context("trace_id")?.to_owned();
@@ -174,21 +187,69 @@ async fn a_cut_line_ends_the_spans_and_what_follows_links_them() -> anyhow::Resu
 
     let want = [("http.request", 1), ("task.run", 2), ("call", 2), ("tool.run", 1), ("mcp.call", 1)];
     let trace = both.collector.until(&id, &want).await?;
+    check_pair(&trace, "task.run", ["blocked", "completed"]);
+    check_pair(&trace, "call", ["suspended", "done"]);
     let (runs, calls) = (trace.all("task.run"), trace.all("call"));
-    let outcomes = |spans: &[&Span]| spans.iter().map(|s| s.outcome().to_owned()).collect::<Vec<_>>();
-    assert_eq!(
-        (outcomes(&runs), outcomes(&calls)),
-        (vec!["blocked".to_owned(), "completed".to_owned()], vec!["suspended".to_owned(), "done".to_owned()],),
-        "{trace}"
-    );
-    for (spans, parents) in [(&runs, [&runs[0].parent; 2]), (&calls, [&runs[0].id, &runs[1].id])] {
-        assert_eq!((&spans[0].links, &spans[1].links), (&vec![], &vec![spans[0].id.clone()]), "{trace}");
-        assert_eq!([&spans[0].parent, &spans[1].parent], parents, "{trace}");
-    }
+    assert_eq!(runs[0].parent, runs[1].parent, "{trace}");
+    assert_eq!([&calls[0].parent, &calls[1].parent], [&runs[0].id, &runs[1].id], "{trace}");
     let tool = trace.one("tool.run", ("vance.tool", "mine__tell"))?;
     assert_eq!((&tool.parent, tool.outcome()), (&calls[0].id, "done"), "it ran once, for the first delivery: {trace}");
     let request = trace.one("mcp.call", ("vance.pack", "mine"))?;
     assert_eq!(done["output"]["told"]["structured"]["traceparent"], request.traceparent(), "{done}");
     assert_eq!((both.teller.count("begin")?, both.teller.count("end")?), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_direct_call_goes_on_after_a_cut_as_a_span_that_links_the_first() -> anyhow::Result<()> {
+    let both = Both::start().await?;
+    let proxy = Proxy::before(both.brain.addr()).await?;
+    let _foot = foot(&both.home, &proxy.url, &both.collector).await?;
+    both.api.until_available(SESSION, "mine__tell").await?;
+    let cut = async {
+        both.until_the_tool_runs().await?;
+        proxy.set(Line::Cut);
+        both.collector.until(CALLER.0, &[("call", 1)]).await?;
+        proxy.set(Line::Open);
+        anyhow::Ok(())
+    };
+    let (done, cut) = tokio::join!(both.call("mine__tell", json!({"text": "x", "ms": 2000})), cut);
+    let (done, ()) = (done?, cut?);
+    assert_eq!(done["call"]["outcome"], "done", "{done}");
+    let want = [("http.request", 1), ("call", 2), ("tool.run", 1), ("mcp.call", 1)];
+    let trace = both.collector.until(CALLER.0, &want).await?;
+    check_pair(&trace, "call", ["suspended", "done"]);
+    let request = &trace.all("http.request")[0].id;
+    assert!(trace.all("call").iter().all(|call| call.parent == *request), "{trace}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_brain_a_run_links_the_one_before() -> anyhow::Result<()> {
+    let mut both = Both::start().await?;
+    let _foot = foot(&both.home, &both.brain.url, &both.collector).await?;
+    both.api.until_available(SESSION, "mine__tell").await?;
+    let tree = both
+        .api
+        .submit("tasks:\n- id: slow\n  steps: [{call: mine__tell, with: {text: x, ms: 2000}, as: told}]\n")
+        .await?;
+    both.until_the_tool_runs().await?;
+    assert_eq!(both.brain.process.stop().await?, 0);
+    let addr = both.brain.addr().to_owned();
+    both.brain = brain(&both.home, &both.collector, &addr).await?;
+    let done = tree.until("slow", "completed").await?;
+    let id = done["calls"][0]["trace_id"].as_str().context("trace_id")?.to_owned();
+    let trace = until("the spans", || async {
+        let trace = both.collector.trace(&id);
+        let there = trace.all("task.run").iter().any(|run| run.outcome() == "completed");
+        Ok((there && trace.all("mcp.call").len() == 1).then_some(trace))
+    })
+    .await?;
+    let first = |name: &str| trace.all(name).first().map(|span| span.id.clone()).unwrap_or_default();
+    for name in ["task.run", "call"] {
+        let spans = trace.all(name);
+        assert!(spans.len() > 1 && spans[1..].iter().all(|s| s.links == [first(name)]), "{trace}");
+    }
+    assert_eq!(trace.all("tool.run").iter().map(|tool| &tool.parent).collect::<Vec<_>>(), [&first("call")], "{trace}");
     Ok(())
 }

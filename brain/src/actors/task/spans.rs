@@ -28,7 +28,7 @@ impl Spans {
             let span = Span::below(SPAN_TASK_RUN, Kind::Internal, task.head.trace);
             self.run = Some(about(span, task).following(run(task, task.runs)));
         }
-        self.out = task.call.clone().filter(|_| self.call.is_none());
+        self.out = if self.call.is_none() { task.call.clone() } else { None };
     }
 
     /// What was just decided.
