@@ -1,7 +1,7 @@
 //! One session: its clients' connections and the calls that are out to them. Decisions are the session machine's; this shell
 //! owns the outboxes, publishes the view, and tells the scheduler.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
 use vance_shared::tool::Replay;
 use vance_shared::wire::{self, ErrorFrame, Refused, ToBrain, ToFoot, WireTool};
-use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResult};
+use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResult, Refusal};
 
 use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, online};
 use crate::directory::SessionHandle;
@@ -24,16 +24,19 @@ pub const MAILBOX: usize = 1_024;
 /// Smallest time between two looks at deadlines.
 const TICK_MIN: Duration = Duration::from_millis(100);
 
-/// Until a view that the scheduler did not take is told again.
+/// Until what the scheduler did not take is told again.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
 
-/// Where frames for one connection go.
+/// News of calls that wait for the scheduler: many times what can be in flight to the clients of a busy session.
+const MAX_UNHEARD: usize = 16_384;
+
+/// Where frames for one connection go. Boxed: a channel makes room for 32 messages at once, for each of ten thousand sockets.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     /// Calls and other frames that can wait.
-    pub frames: mpsc::Sender<ToFoot>,
+    pub frames: mpsc::Sender<Box<ToFoot>>,
     /// Cancels, acknowledgements: they overtake.
-    pub urgent: mpsc::Sender<ToFoot>,
+    pub urgent: mpsc::Sender<Box<ToFoot>>,
     /// Ends the connection.
     pub close: CancellationToken,
     /// With which code, if it is not the ordinary end.
@@ -139,6 +142,13 @@ struct Link {
     outbox: Outbox,
 }
 
+impl Drop for Link {
+    /// Also when the actor falls: its socket would live on, and its client believe that somebody hears it.
+    fn drop(&mut self) {
+        self.outbox.close.cancel();
+    }
+}
+
 /// The actor.
 pub struct SessionActor {
     brain: Brain,
@@ -151,6 +161,10 @@ pub struct SessionActor {
     refused: Vec<Refused>,
     /// The scheduler has not taken the last view.
     unsaid: bool,
+    /// News of calls that the scheduler has not taken yet, in order.
+    unheard: VecDeque<CallNews>,
+    /// A look at both is armed.
+    saying_again: bool,
 }
 
 impl SessionActor {
@@ -166,6 +180,8 @@ impl SessionActor {
             armed_ms: None,
             refused: Vec::new(),
             unsaid: false,
+            unheard: VecDeque::new(),
+            saying_again: false,
         }
     }
 
@@ -230,7 +246,7 @@ impl SessionActor {
         match frame {
             ToFoot::Call(call) => {
                 let call_id = call.call_id.clone();
-                link.outbox.frames.try_send(ToFoot::Call(call)).is_err().then_some(call_id)
+                link.outbox.frames.try_send(Box::new(ToFoot::Call(call))).is_err().then_some(call_id)
             }
             ToFoot::Welcome(_)
             | ToFoot::ResultAck(_)
@@ -239,7 +255,8 @@ impl SessionActor {
             | ToFoot::Pong(_)
             | ToFoot::Drain(_)
             | ToFoot::Error(_) => {
-                if link.outbox.urgent.try_send(frame).is_err() {
+                // Said once: whatever else is for it finds no room either, until its end is noticed.
+                if link.outbox.urgent.try_send(Box::new(frame)).is_err() && !link.outbox.close.is_cancelled() {
                     tracing::warn!(%client_id, "the client does not read; its connection is closed");
                     link.outbox.close.cancel();
                 }
@@ -258,10 +275,36 @@ impl SessionActor {
             }
             return;
         }
-        let message = CallNews { client_id, call_id: call_id.clone(), news };
-        if let Err(refusal) = self.brain.scheduler.tell(message) {
-            // The scheduler restarts; its tasks ask again how their calls stand.
-            tracing::warn!(%call_id, %refusal, "the scheduler did not take news of a call");
+        let message = CallNews { client_id, call_id, news };
+        if !self.unheard.is_empty() {
+            // In order: what was said first is heard first.
+            return self.keep(message);
+        }
+        match self.brain.scheduler.tell(message.clone()) {
+            Ok(()) => {}
+            Err(Refusal::Full) => self.keep(message),
+            Err(refusal @ (Refusal::Restarting | Refusal::Stopped)) => {
+                // Its tasks ask again how their calls stand.
+                tracing::warn!(call_id = %message.call_id, %refusal, "the scheduler did not take news of a call");
+            }
+        }
+    }
+
+    /// Keeps news for a scheduler that has no room: they are told in [`Self::say_again`].
+    fn keep(&mut self, message: CallNews) {
+        if self.unheard.len() < MAX_UNHEARD {
+            self.unheard.push_back(message);
+        } else {
+            tracing::error!(call_id = %message.call_id, "news of a call is lost: more than {MAX_UNHEARD} wait for the scheduler");
+        }
+    }
+
+    fn tell_unheard(&mut self) {
+        while let Some(message) = self.unheard.front() {
+            if self.brain.scheduler.tell(message.clone()) == Err(Refusal::Full) {
+                return;
+            }
+            self.unheard.pop_front();
         }
     }
 
@@ -275,13 +318,20 @@ impl SessionActor {
     }
 
     fn say_again(&mut self, ctx: &mut Context<Self>) {
-        if std::mem::take(&mut self.unsaid) {
-            tracing::warn!(session_id = %self.handle.session_id, "the scheduler did not take a presence; it is told again");
-            ctx.run_later(SAY_AGAIN, |actor, ctx| {
-                actor.publish();
-                actor.say_again(ctx);
-            });
+        if self.saying_again || !(self.unsaid || !self.unheard.is_empty()) {
+            return;
         }
+        self.saying_again = true;
+        tracing::warn!(session_id = %self.handle.session_id, "the scheduler is full; it is told again soon");
+        ctx.run_later(SAY_AGAIN, |actor, ctx| {
+            actor.saying_again = false;
+            // Calls first: a view that comes before news of its calls would wake tasks for nothing.
+            actor.tell_unheard();
+            if actor.unsaid {
+                actor.publish();
+            }
+            actor.say_again(ctx);
+        });
     }
 
     fn arm(&mut self, ctx: &mut Context<Self>) {
@@ -437,7 +487,7 @@ impl Handler<DrainAll> for SessionActor {
     fn handle(&mut self, _: DrainAll, ctx: &mut Self::Context) {
         for link in self.links.values() {
             let frame = ToFoot::Drain(wire::Drain { reason: "the Brain goes away; reconnect".to_owned() });
-            link.outbox.urgent.try_send(frame).ok();
+            link.outbox.urgent.try_send(Box::new(frame)).ok();
             link.outbox.close.cancel();
         }
         ctx.stop();

@@ -162,3 +162,32 @@ tasks:
     assert_eq!((toy.begun_of("a")?, toy.begun_of("b")?), (1, 1));
     Ok(())
 }
+
+#[tokio::test]
+async fn calls_that_outlast_a_brains_goodbye_are_decided_after_its_next_start() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let toy = Toy::new(&home)?;
+    toy.for_brain(&home, "srv", &[])?;
+    let mut brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let tree = api
+        .submit(
+            r"
+tasks:
+- {id: short, steps: [{call: srv__effect, with: {name: short, ms: 2000}}, {call: srv__effect, with: {name: then}}]}
+- {id: danger, steps: [{call: srv__effect, with: {name: danger, ms: 15000}}]}
+- {id: safe, steps: [{call: srv__look, with: {name: safe, ms: 15000}}]}
+",
+        )
+        .await?;
+    until("all run", || async { Ok((toy.begun()?.len() == 3).then_some(())) }).await?;
+    let addr = brain.addr().to_owned();
+    assert_eq!(brain.process.stop().await?, 0);
+    let _brain = Brain::start_on(&home, &addr).await?;
+    tree.until("short", "completed").await?;
+    let danger = tree.until("danger", "blocked").await?;
+    assert!(danger["blocked_reason"].as_str().unwrap_or_default().starts_with("Outcome unknown"), "{danger}");
+    tree.until("safe", "completed").await?;
+    assert_eq!((toy.begun_of("short")?, toy.begun_of("then")?, toy.begun_of("danger")?), (1, 1, 1));
+    Ok(())
+}

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use vance_tests::api::{Api, Tree};
 use vance_tests::home::Home;
 use vance_tests::process::{Brain, Process, foot, processes_with, zombies_of};
+use vance_tests::proxy::{Line, Proxy};
 use vance_tests::toy::Toy;
 use vance_tests::wait::until;
 
@@ -54,6 +55,7 @@ struct Storm {
     home: Home,
     other: Home,
     brain: Brain,
+    lines: [Proxy; 2],
     feet: [Process; 2],
     toy: Toy,
     rng: Rng,
@@ -70,18 +72,27 @@ impl Storm {
         let other = Home::beside(&home)?;
         toy.for_foot(&home)?;
         toy.for_foot(&other)?;
-        let one = foot(&home, &brain.url, &["--name", "one"]).await?;
-        let two = foot(&other, &brain.url, &["--name", "two"]).await?;
-        Ok(Self { home, other, brain, feet: [one, two], toy, rng: Rng::with_seed(seed), asked: HashMap::new() })
+        let lines = [Proxy::before(brain.addr()).await?, Proxy::before(brain.addr()).await?];
+        let one = foot(&home, &lines[0].url, &["--name", "one"]).await?;
+        let two = foot(&other, &lines[1].url, &["--name", "two"]).await?;
+        let rng = Rng::with_seed(seed);
+        Ok(Self { home, other, brain, lines, feet: [one, two], toy, rng, asked: HashMap::new() })
     }
 
     async fn kill_foot(&mut self, which: usize) -> anyhow::Result<()> {
         let (home, name) = if which == 0 { (&self.home, "one") } else { (&self.other, "two") };
-        let Some(foot) = self.feet.get_mut(which) else { return Ok(()) };
+        let (Some(foot), Some(line)) = (self.feet.get_mut(which), self.lines.get(which)) else { return Ok(()) };
         foot.kill9().await?;
-        let args = ["--daemon", "--brain", &self.brain.url, "--name", name];
+        let args = ["--daemon", "--brain", &line.url, "--name", name];
         *foot = Process::start("vancetope", home, &args)?;
         Ok(())
+    }
+
+    async fn cut(&mut self) {
+        let Some(line) = self.lines.get(self.rng.usize(..2)) else { return };
+        line.set(Line::Cut);
+        sleep(Duration::from_millis(self.rng.u64(..200))).await;
+        line.set(Line::Open);
     }
 
     /// A person's word on what nobody can know.
@@ -113,18 +124,31 @@ async fn tasks(api: &Api, tree: &Tree, state: &str) -> anyhow::Result<Vec<Value>
     Ok(body["tasks"].as_array().cloned().unwrap_or_default())
 }
 
-async fn storm(seed: u64, kills: usize, brain: bool, feet: bool) -> anyhow::Result<()> {
+/// What a storm does besides letting the tasks run.
+struct Weather {
+    blows: usize,
+    brain: bool,
+    feet: bool,
+    lines: bool,
+}
+
+async fn storm(seed: u64, weather: Weather) -> anyhow::Result<()> {
     let mut storm = Storm::new(seed).await?;
     let (yaml, steps) = tree(&mut storm.rng, TASKS);
     let api = Api::new(&storm.home, &storm.brain.url)?;
     let tree = api.submit(&yaml).await?;
-    for _ in 0..kills {
+    let Weather { blows, brain, feet, lines } = weather;
+    for _ in 0..blows {
         sleep(Duration::from_millis(storm.rng.u64(20..500))).await;
-        let whom = storm.rng.u8(..3);
-        if brain && (whom == 0 || !feet) {
-            storm.brain.kill9_and_restart(&storm.home).await?;
-        } else {
-            storm.kill_foot(usize::from(whom == 1)).await?;
+        let may = [brain, feet, lines];
+        let whom = std::iter::repeat_with(|| storm.rng.usize(..3)).find(|n| may.get(*n) == Some(&true));
+        match whom {
+            Some(0) => storm.brain.kill9_and_restart(&storm.home).await?,
+            Some(1) => {
+                let which = storm.rng.usize(..2);
+                storm.kill_foot(which).await?;
+            }
+            _ => storm.cut().await,
         }
         storm.resolve(&api, &tree).await?;
     }
@@ -164,17 +188,17 @@ async fn storm(seed: u64, kills: usize, brain: bool, feet: bool) -> anyhow::Resu
 
 #[tokio::test]
 async fn the_brain_is_killed_twenty_times_while_fifty_tasks_run() -> anyhow::Result<()> {
-    storm(1, 20, true, false).await
+    storm(1, Weather { blows: 20, brain: true, feet: false, lines: false }).await
 }
 
 #[tokio::test]
 async fn the_feet_are_killed_twenty_times_while_fifty_tasks_run() -> anyhow::Result<()> {
-    storm(2, 20, false, true).await
+    storm(2, Weather { blows: 20, brain: false, feet: true, lines: false }).await
 }
 
 #[tokio::test]
-async fn all_are_killed_while_fifty_tasks_run() -> anyhow::Result<()> {
-    storm(3, 20, true, true).await
+async fn all_are_killed_and_the_lines_cut_while_fifty_tasks_run() -> anyhow::Result<()> {
+    storm(3, Weather { blows: 20, brain: true, feet: true, lines: true }).await
 }
 
 #[tokio::test]
@@ -183,7 +207,7 @@ async fn kills_with_new_seeds() -> anyhow::Result<()> {
     for _ in 0..10 {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
-        storm(seed, 30, true, true).await?;
+        storm(seed, Weather { blows: 30, brain: true, feet: true, lines: true }).await?;
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ pub struct ServerEnded {
 }
 
 /// Message: news of a call on a client.
-#[derive(Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct CallNews {
     /// Which client.
