@@ -1,9 +1,10 @@
 //! What all parts of a running Brain share: handles only, each cheap to clone; who owns the state behind one is said there.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use tokio::time::Instant;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::Registry;
 use vance_supervise::{ActorRef, SupervisorRef};

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::{Registry, ServerSide};
@@ -42,7 +43,7 @@ use crate::home::{self, Home, Loaded};
 use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Hub};
 use crate::metrics::Metrics;
-use crate::store::{OpenError, Store};
+use crate::store::{OpenError, Store, WriterSeat};
 use crate::tokens::{Principals, TokenError, local_token};
 
 /// Where a Brain listens unless it is told otherwise.
@@ -145,7 +146,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
     // Tasks that go on at once must find the packs that they need, though none of them is up.
     let packs = packs(&brain, &options.home, loaded);
-    let root = SupervisorRef::start(tree(&brain, supervisors, seat));
+    let root = SupervisorRef::start(tree(&brain, supervisors, Some(seat)));
     tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
     if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
         tracing::error!(%error, "cannot start the server packs");
@@ -242,12 +243,18 @@ fn check_store(options: &ServeOptions, config: &BrainConfig) -> Result<(), Serve
 }
 
 /// Supervisors whose children come and go.
-pub(crate) struct Supervisors {
-    tasks: SupervisorRef,
-    sessions: SupervisorRef,
+#[derive(Debug, Clone, Default)]
+pub struct Supervisors {
+    /// Of task actors.
+    pub tasks: SupervisorRef,
+    /// Of session actors.
+    pub sessions: SupervisorRef,
+    /// Of tasks and the scheduler, which fall together.
+    pub work: SupervisorRef,
 }
 
-pub(crate) fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loaded) -> (Brain, Supervisors) {
+/// A Brain's handles; nothing runs before its [`tree`] does.
+pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loaded) -> (Brain, Supervisors) {
     let server_tools: BTreeMap<_, _> =
         builtins.specs().into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
     let packs = loaded.packs.iter().filter(|p| p.enabled).map(|p| (p.name.to_string(), ServerSide::Starting)).collect();
@@ -258,7 +265,7 @@ pub(crate) fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded:
         engines: loaded.engines.clone(),
         revision: 1,
     };
-    let supervisors = Supervisors { tasks: SupervisorRef::new(), sessions: SupervisorRef::new() };
+    let supervisors = Supervisors::default();
     let brain = Arc::new(Hub {
         store,
         registry: ArcSwap::from_pointee(registry),
@@ -273,9 +280,8 @@ pub(crate) fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded:
     (brain, supervisors)
 }
 
-pub(crate) fn tree(brain: &Brain, supervisors: Supervisors, seat: crate::store::WriterSeat) -> SupervisorSpec {
-    let gate = ActorRef::new("store_gate");
-    let store = ChildSpec::actor(gate.clone(), move |exit| StoreGate::new(seat.clone(), exit)).on_stop(&gate, || Close);
+/// The tree, but for the packs. `seat`: where the store's writer sits, if the store has one.
+pub fn tree(brain: &Brain, supervisors: Supervisors, seat: Option<WriterSeat>) -> SupervisorSpec {
     let hub = brain.clone();
     let registry =
         ChildSpec::actor(brain.registry_actor.clone(), move |_| RegistryActor::new(hub.clone())).mailbox(4_096);
@@ -288,12 +294,15 @@ pub(crate) fn tree(brain: &Brain, supervisors: Supervisors, seat: crate::store::
         .child(ChildSpec::supervisor(tasks, supervisors.tasks))
         .child(scheduler);
     let sessions = SupervisorSpec::new("sessions").max_children(MAX_CHILDREN).intensity(patient());
-    SupervisorSpec::new("root")
-        .strategy(Strategy::OneForOne)
-        .child(store)
-        .child(registry)
+    let mut root = SupervisorSpec::new("root").strategy(Strategy::OneForOne);
+    if let Some(seat) = seat {
+        let gate = ActorRef::new("store_gate");
+        let store = ChildSpec::actor(gate.clone(), move |exit| StoreGate::new(seat.clone(), exit));
+        root = root.child(store.on_stop(&gate, || Close));
+    }
+    root.child(registry)
         .child(ChildSpec::supervisor(sessions, supervisors.sessions))
-        .child(ChildSpec::supervisor(work, SupervisorRef::new()))
+        .child(ChildSpec::supervisor(work, supervisors.work))
 }
 
 /// One session or task that cannot stay up must not cost the others their supervisor: it is tried for long, ever more slowly.

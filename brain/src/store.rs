@@ -265,6 +265,11 @@ impl Store {
         Ok((Self(engine.clone()), WriterSeat::new(engine)))
     }
 
+    /// A handle on an engine of one's own.
+    pub fn over(engine: Arc<dyn EventStore>) -> Self {
+        Self(engine)
+    }
+
     /// Writes a batch, all or nothing; durable when it resolves. Dropping the future does not take the batch back.
     pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.0.commit(batch).await

@@ -17,6 +17,7 @@
 pub(crate) mod announce;
 pub(crate) mod catalogue;
 pub(crate) mod connection;
+pub(crate) mod dial;
 pub(crate) mod dispatcher;
 pub(crate) mod hosts;
 pub(crate) mod line;

@@ -17,20 +17,22 @@ use vance_shared::tool::ToolSpec;
 use vance_shared::wire::{ClientConnected, PROTOCOL};
 use vance_supervise::{ActorRef, ChildSpec, ExitReason, Strategy, SupervisorRef, SupervisorSpec};
 
-use crate::actors::catalogue::{Catalogue, Tool};
+use crate::actors::catalogue::Catalogue;
+use crate::actors::dial;
 use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
-use crate::actors::hosts::{ByRules, Native, Permit};
+use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
 use crate::actors::link::{self, Link};
 use crate::actors::loader::{self, Loader};
 use crate::actors::run;
 use crate::actors::runs::Runs;
 use crate::identity::{self, NoSlot, Slot, Use};
-use crate::journal::{Journal, JournalFault};
+use crate::journal::{CallJournal, Journal, JournalFault};
 use crate::native::{Asker, NativeEnv, NativeTools};
 use crate::paths::Paths;
 
-pub use crate::actors::catalogue::Progress;
+pub use crate::actors::catalogue::{Progress, Tool, ToolCall, ToolHost};
 pub use crate::actors::connection::Connection;
+pub use crate::actors::dial::{ByteStream, Dial};
 pub use crate::actors::link::TokenSource;
 pub use crate::actors::loader::LoadSummary;
 
@@ -90,6 +92,28 @@ pub enum StartError {
     },
 }
 
+/// In place of what a Foot's program takes from its machine: for a Foot in a simulation.
+pub struct Parts {
+    /// Its identity.
+    pub client_id: ClientId,
+    /// Its journal.
+    pub journal: Arc<dyn CallJournal>,
+    /// How it reaches the Brain.
+    pub dial: Dial,
+    /// All its tools.
+    pub tools: Vec<Arc<Tool>>,
+}
+
+/// Who a Foot is, and what it stands on.
+struct Base {
+    client_id: ClientId,
+    state_dir: PathBuf,
+    journal: Option<Arc<dyn CallJournal>>,
+    dial: Dial,
+    /// Held while the Foot lives.
+    slot: Option<Slot>,
+}
+
 /// A call from this machine itself, without the Brain.
 pub struct LocalCall {
     /// Its id.
@@ -109,14 +133,16 @@ pub struct LocalCall {
 /// A running Foot. Ends with [`Foot::shutdown`]; dropped, its threads and children end with the process.
 pub struct Foot {
     root: SupervisorRef,
+    line: SupervisorRef,
     dispatcher: ActorRef<Dispatcher>,
     native: Option<Arc<NativeTools>>,
-    journal: Option<Arc<Journal>>,
+    journal: Option<Arc<dyn CallJournal>>,
     runs: Arc<Runs>,
     catalogue: watch::Receiver<Arc<Catalogue>>,
     connection: watch::Receiver<Connection>,
     first_load: watch::Receiver<Option<Arc<LoadSummary>>>,
-    slot: Slot,
+    client_id: ClientId,
+    _slot: Option<Slot>,
 }
 
 /// Starts a Foot on the current thread, which must be an actor thread ([`vance_supervise::run`]). Returns at once: packs and
@@ -142,7 +168,16 @@ fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
     native.specs().into_iter().map(|spec| Arc::new(Tool { spec, host: host.clone() })).collect()
 }
 
-/// The tree of `actors`, with any tools in place of the Foot's own.
+/// The same actors on parts of one's own, without packs and native tools.
+pub fn start_with(config: FootConfig, parts: Parts) -> Result<Foot, StartError> {
+    let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
+    let Parts { client_id, journal, dial, tools } = parts;
+    let base = Base { client_id, state_dir: paths.state.clone(), journal: Some(journal), dial, slot: None };
+    let config = FootConfig { no_tools: true, ..config };
+    build(config, &paths, base, tools, Arc::new(NoPacks), None)
+}
+
+/// The Foot of a slot, with any tools in place of its own.
 fn assemble(
     config: FootConfig,
     paths: &Paths,
@@ -151,6 +186,27 @@ fn assemble(
     permit: Arc<dyn Permit>,
     native: Option<Arc<NativeTools>>,
 ) -> Result<Foot, StartError> {
+    let journal = match &config.brain_url {
+        Some(_) => {
+            Some(Arc::new(Journal::open(&slot.dir().join("journal.db"), !slot.is_new())?) as Arc<dyn CallJournal>)
+        }
+        None => None,
+    };
+    let (client_id, state_dir) = (slot.client_id().clone(), slot.dir().to_owned());
+    let base = Base { client_id, state_dir, journal, dial: dial::tcp(), slot: Some(slot) };
+    build(config, paths, base, own, permit, native)
+}
+
+/// The tree of `actors`.
+fn build(
+    config: FootConfig,
+    paths: &Paths,
+    base: Base,
+    own: Vec<Arc<Tool>>,
+    permit: Arc<dyn Permit>,
+    native: Option<Arc<NativeTools>>,
+) -> Result<Foot, StartError> {
+    let Base { client_id, state_dir, journal, dial, slot } = base;
     let runs = Arc::new(Runs::default());
     let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
     let (connection_tx, connection) = watch::channel(match config.brain_url {
@@ -161,28 +217,28 @@ fn assemble(
     let dispatcher = ActorRef::new("dispatcher");
 
     let mut root = SupervisorSpec::new("foot");
-    let mut journal = None;
-    if let Some(url) = &config.brain_url {
-        let open = Arc::new(Journal::open(&slot.dir().join("journal.db"))?);
+    let line_ref = SupervisorRef::new();
+    if let (Some(url), Some(open)) = (&config.brain_url, &journal) {
         let link = ActorRef::new("link");
         let calls = dispatcher::Shared {
             me: dispatcher.clone(),
             link: link.clone(),
-            journal: Arc::clone(&open),
+            journal: Arc::clone(open),
             runs: Arc::clone(&runs),
             catalogue: catalogue.clone(),
         };
         let line = link::Shared {
             me: link.clone(),
             dispatcher: dispatcher.clone(),
-            journal: Arc::clone(&open),
+            journal: Arc::clone(open),
             runs: Arc::clone(&runs),
             catalogue: catalogue.clone(),
             connection: connection_tx,
             url: socket_url(url)?,
             brain: vance_shared::show::plain(url.as_str().trim_end_matches('/')),
             token: Arc::clone(&config.token),
-            hello: hello(&config, &slot),
+            dial,
+            hello: hello(&config, &client_id),
             made_session: Arc::new(OnceLock::new()),
         };
         let line = SupervisorSpec::new("line")
@@ -192,8 +248,7 @@ fn assemble(
                     .mailbox(DISPATCHER_MAILBOX),
             )
             .child(ChildSpec::actor(link, move |_| Link::new(line.clone())));
-        root = root.child(ChildSpec::supervisor(line, SupervisorRef::new()));
-        journal = Some(open);
+        root = root.child(ChildSpec::supervisor(line, line_ref.clone()));
     }
 
     let (servers, me) = (SupervisorRef::new(), ActorRef::new("loader"));
@@ -206,7 +261,7 @@ fn assemble(
         first_load: first_load_tx,
         paths: paths.clone(),
         env: HostEnv {
-            state_dir: slot.dir().to_owned(),
+            state_dir,
             project_dir: Some(config.project_dir.clone()),
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),
@@ -219,7 +274,19 @@ fn assemble(
         .child(ChildSpec::actor(me, move |_| Loader::new(packs.clone())))
         .child(ChildSpec::supervisor(SupervisorSpec::new("servers"), servers));
     let root = SupervisorRef::start(root.child(ChildSpec::supervisor(packs, SupervisorRef::new())));
-    Ok(Foot { root, dispatcher, native, journal, runs, catalogue, connection, first_load, slot })
+    Ok(Foot {
+        root,
+        line: line_ref,
+        dispatcher,
+        native,
+        journal,
+        runs,
+        catalogue,
+        connection,
+        first_load,
+        client_id,
+        _slot: slot,
+    })
 }
 
 /// `http://HOST:PORT` → `ws://HOST:PORT/ws`.
@@ -241,14 +308,14 @@ fn socket_url(brain: &Url) -> Result<String, StartError> {
     Ok(format!("{scheme}://{}/ws", rest.trim_end_matches('/')))
 }
 
-fn hello(config: &FootConfig, slot: &Slot) -> ClientConnected {
+fn hello(config: &FootConfig, client_id: &ClientId) -> ClientConnected {
     let machine = identity::machine();
     ClientConnected {
         session_id: config.session.clone(),
         new_session: config.new_session,
         client_type: config.client_type.clone(),
         protocol: vec![PROTOCOL],
-        client_id: Some(slot.client_id().clone()),
+        client_id: Some(client_id.clone()),
         name: Some(config.name.clone().unwrap_or_else(|| machine.clone())),
         machine: Some(machine),
         working_dir: Some(crate::paths::shown(&config.project_dir)),
@@ -259,7 +326,7 @@ fn hello(config: &FootConfig, slot: &Slot) -> ClientConnected {
 impl Foot {
     /// This process's identity.
     pub fn client_id(&self) -> &ClientId {
-        self.slot.client_id()
+        &self.client_id
     }
 
     /// The tools as of now: the Foot's own first, then by name.
@@ -313,6 +380,11 @@ impl Foot {
     /// Resolves when the Foot has given up on itself: a part of it fell too often. The program then ends with an error.
     pub async fn ended(&self) -> ExitReason {
         self.root.ended().await
+    }
+
+    /// Makes the `dispatcher` or the `link` panic, for tests of what becomes of the calls.
+    pub async fn strike(&self, part: &str) -> bool {
+        self.line.strike(part).await
     }
 
     /// Takes no new calls, lets the running ones finish for a moment, brings their results to the Brain, and ends everything that

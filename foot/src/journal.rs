@@ -10,6 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use vance_foot_core::calls::Row;
 use vance_shared::call::Outcome;
@@ -93,19 +94,48 @@ pub(super) enum Op {
     Flush(oneshot::Sender<()>),
 }
 
-/// An open journal. Shared by reference; closing waits for what is queued.
+/// What a journal has to do: the file does it, and a simulation in memory.
+pub trait CallJournal: Send + Sync {
+    /// Writes the beginning of a call. With `report` it is flushed to disk first, and the report says so.
+    fn begin(
+        &self,
+        call_id: CallId,
+        attempt: u32,
+        tool: String,
+        replay: Replay,
+        report: Option<mpsc::Sender<Written>>,
+    ) -> Result<(), JournalFault>;
+    /// Keeps a result until it is forgotten.
+    fn store(&self, result: CallResult) -> Result<(), JournalFault>;
+    /// Drops a result and keeps the call's tombstone.
+    fn forget(&self, call_id: CallId) -> Result<(), JournalFault>;
+    /// What is kept of a call's result.
+    fn load(&self, call_id: CallId) -> BoxFuture<'_, Kept>;
+    /// All calls, tombstones included, in the order of their beginning. Waits for the disk: for an actor's start only.
+    fn rows(&self) -> Result<Vec<Row>, JournalFault>;
+    /// Waits until all that was asked for so far is written.
+    fn flush(&self) -> BoxFuture<'_, Result<(), JournalFault>>;
+    /// A journal of the same identity was lost not long ago: calls that are not here may have run.
+    fn follows_a_loss(&self) -> bool {
+        false
+    }
+}
+
+/// An open journal file. Shared by reference; closing waits for what is queued.
 pub struct Journal {
     queue: SyncSender<Op>,
     waiting: Arc<AtomicUsize>,
+    follows_a_loss: bool,
     /// Taken once, by `Drop`.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Journal {
     /// Opens the file, or makes it. One that is damaged is set aside with a warning: what it held is lost, and the Brain decides
-    /// about the calls that it counted on.
-    pub fn open(path: &Path) -> Result<Self, JournalFault> {
-        let store = file::open(path)?;
+    /// about the calls that it counted on. `expected`: there was one before, so that a missing file is a lost one.
+    pub fn open(path: &Path, expected: bool) -> Result<Self, JournalFault> {
+        let store = file::open(path, expected)?;
+        let follows_a_loss = store.follows_a_loss();
         let (queue, ops) = sync_channel(QUEUE);
         let waiting = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&waiting);
@@ -113,11 +143,23 @@ impl Journal {
             .name("vance-journal".to_owned())
             .spawn(move || writer::run(store, &ops, &counted))
             .map_err(|error| JournalFault::Io { path: crate::paths::shown(path), error })?;
-        Ok(Self { queue, waiting, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, waiting, follows_a_loss, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Writes the beginning of a call. With `report` it is flushed to disk first, and the report says so.
-    pub fn begin(
+    fn put(&self, op: Op) -> Result<(), JournalFault> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.queue.try_send(op).map_err(|refused| {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            match refused {
+                TrySendError::Full(_) => JournalFault::Full,
+                TrySendError::Disconnected(_) => JournalFault::Ended,
+            }
+        })
+    }
+}
+
+impl CallJournal for Journal {
+    fn begin(
         &self,
         call_id: CallId,
         attempt: u32,
@@ -131,48 +173,40 @@ impl Journal {
         self.put(Op::Begin { call_id, attempt, tool, replay, durable: report })
     }
 
-    /// Keeps a result until it is forgotten.
-    pub fn store(&self, result: CallResult) -> Result<(), JournalFault> {
+    fn store(&self, result: CallResult) -> Result<(), JournalFault> {
         self.put(Op::Store(result))
     }
 
-    /// Drops a result and keeps the call's tombstone.
-    pub fn forget(&self, call_id: CallId) -> Result<(), JournalFault> {
+    fn forget(&self, call_id: CallId) -> Result<(), JournalFault> {
         self.put(Op::Forget(call_id))
     }
 
-    /// What is kept of a call's result.
-    pub async fn load(&self, call_id: CallId) -> Kept {
-        let (answer, answered) = oneshot::channel();
-        match self.put(Op::Load(call_id, answer)) {
-            Ok(()) => answered.await.unwrap_or(Kept::Lost),
-            Err(_) => Kept::Lost,
-        }
+    fn load(&self, call_id: CallId) -> BoxFuture<'_, Kept> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            match self.put(Op::Load(call_id, answer)) {
+                Ok(()) => answered.await.unwrap_or(Kept::Lost),
+                Err(_) => Kept::Lost,
+            }
+        })
     }
 
-    /// All calls, tombstones included, in the order of their beginning. Waits for the disk: for an actor's start only.
-    pub fn rows(&self) -> Result<Vec<Row>, JournalFault> {
+    fn rows(&self) -> Result<Vec<Row>, JournalFault> {
         let (answer, answered) = sync_channel(1);
         self.put(Op::Rows(answer))?;
         answered.recv().map_err(|_| JournalFault::Ended)
     }
 
-    /// Waits until all that was asked for so far is written.
-    pub async fn flush(&self) -> Result<(), JournalFault> {
-        let (answer, answered) = oneshot::channel();
-        self.put(Op::Flush(answer))?;
-        answered.await.map_err(|_| JournalFault::Ended)
+    fn flush(&self) -> BoxFuture<'_, Result<(), JournalFault>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.put(Op::Flush(answer))?;
+            answered.await.map_err(|_| JournalFault::Ended)
+        })
     }
 
-    fn put(&self, op: Op) -> Result<(), JournalFault> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.queue.try_send(op).map_err(|refused| {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            match refused {
-                TrySendError::Full(_) => JournalFault::Full,
-                TrySendError::Disconnected(_) => JournalFault::Ended,
-            }
-        })
+    fn follows_a_loss(&self) -> bool {
+        self.follows_a_loss
     }
 }
 

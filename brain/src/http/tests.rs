@@ -47,7 +47,7 @@ impl World {
         let config = vance_brain_core::config::BrainConfig::default();
         let builtins = Builtins::new(BuiltinConfig::of(&config, |_| None).unwrap());
         let (brain, supervisors) = crate::serve::hub(store, config, builtins, &Loaded::default());
-        let root = SupervisorRef::start(crate::serve::tree(&brain, supervisors, seat));
+        let root = SupervisorRef::start(crate::serve::tree(&brain, supervisors, Some(seat)));
         brain.store.ready().await;
         let [local, other, foot, admin] = std::array::from_fn(|_| Token::generate().unwrap());
         let principals = Principals::local(&local)

@@ -9,6 +9,8 @@
 //! | interrupted | safe: run again; unsafe: unknown | - | finished, send | forgotten | forgotten | interrupted |
 //! | forgotten | outcome unknown, never run | - | - | - | - | forgotten |
 //!
+//! A result that is not acknowledged for a minute, though the line stands, is sent again.
+//!
 //! After the loss of a journal, a second delivery of an unknown call of an unsafe tool is answered with an unknown outcome.
 //!
 //! A call of an unsafe tool runs only after its journal row is on disk, and once a row exists it never runs again, whatever
@@ -36,6 +38,9 @@ const MAX_EARLY_CANCELS: usize = INFLIGHT_CALLS;
 
 /// How long an early cancel is remembered: longer than a reconnect takes, shorter than a person's second thought.
 const EARLY_CANCEL_FOR: Duration = Duration::from_secs(60);
+
+/// A result that was sent and not acknowledged for so long is sent again on the same line: longer than a store takes to come back.
+const SEND_AGAIN: Duration = Duration::from_secs(60);
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +85,8 @@ pub enum Event {
     },
     /// The line is gone. Running calls go on.
     Disconnected,
+    /// Time has passed.
+    Tick,
 }
 
 /// What to do, in this order.
@@ -157,7 +164,8 @@ pub enum RowState {
 enum Entry {
     Journalling { call: Box<Call>, cancelled: Option<String> },
     Running { attempt: u32, traceparent: Option<TraceContext> },
-    Finished { attempt: u32, traceparent: Option<TraceContext> },
+    /// `sent`: when its result was offered last.
+    Finished { attempt: u32, traceparent: Option<TraceContext>, sent: Duration },
     Interrupted { attempt: u32, replay: Replay },
 }
 
@@ -193,7 +201,7 @@ impl Calls {
                     Entry::Running { attempt, traceparent: None }
                 }
                 RowState::Running { attached: false } => Entry::Interrupted { attempt, replay },
-                RowState::Finished => Entry::Finished { attempt, traceparent: None },
+                RowState::Finished => Entry::Finished { attempt, traceparent: None, sent: Duration::ZERO },
                 RowState::Forgotten => {
                     calls.tombstones.insert(&call_id);
                     continue;
@@ -238,19 +246,36 @@ impl Calls {
     pub fn apply(&mut self, now: Duration, event: Event) -> Vec<Effect> {
         match event {
             Event::Call { call, tool } => self.call(now, call, tool),
-            Event::Journalled { call_id, written } => self.journalled(&call_id, written),
-            Event::Ended { call_id, outcome } => self.ended(&call_id, outcome),
+            Event::Journalled { call_id, written } => self.journalled(now, &call_id, written),
+            Event::Ended { call_id, outcome } => self.ended(now, &call_id, outcome),
             Event::Cancel { call_id, reason } => self.cancel(now, call_id, reason),
             Event::ResultAck { call_id } => match self.entries.get(&call_id) {
                 Some(Entry::Finished { .. } | Entry::Interrupted { .. }) => vec![self.forget(call_id)],
                 Some(Entry::Journalling { .. } | Entry::Running { .. }) | None => Vec::new(),
             },
-            Event::Connected { inflight } => self.connected(inflight),
+            Event::Connected { inflight } => self.connected(now, inflight),
             Event::Disconnected => {
                 self.online = false;
                 Vec::new()
             }
+            Event::Tick => self.send_again(now),
         }
+    }
+
+    /// A result without an acknowledgement, though the line stands: whoever took it on the Brain may have fallen with it.
+    fn send_again(&mut self, now: Duration) -> Vec<Effect> {
+        let mut again = Vec::new();
+        for (call_id, entry) in self.entries.iter_mut().filter(|_| self.online) {
+            if let Entry::Finished { attempt, traceparent, sent } = entry
+                && now.saturating_sub(*sent) >= SEND_AGAIN
+            {
+                *sent = now;
+                again.push((call_id.clone(), *attempt, *traceparent));
+            }
+        }
+        again.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let resend = |(call_id, attempt, traceparent)| Effect::Resend { call_id, attempt, traceparent };
+        again.into_iter().map(resend).collect()
     }
 
     fn call(&mut self, now: Duration, call: Call, tool: Result<Replay, Fault>) -> Vec<Effect> {
@@ -265,8 +290,8 @@ impl Calls {
                 (*held, *trace) = (attempt, traceparent);
                 vec![accepted(call.call_id, attempt, traceparent)]
             }
-            Some(Entry::Finished { attempt: held, traceparent: trace }) => {
-                (*held, *trace) = (attempt, traceparent);
+            Some(Entry::Finished { attempt: held, traceparent: trace, sent }) => {
+                (*held, *trace, *sent) = (attempt, traceparent, now);
                 vec![
                     accepted(call.call_id.clone(), attempt, traceparent),
                     Effect::Resend { call_id: call.call_id, attempt, traceparent },
@@ -281,7 +306,7 @@ impl Calls {
                 (Replay::Safe, Ok(Replay::Safe)) => vec![Effect::Send(busy(&call))],
                 (Replay::Safe, Ok(Replay::Unsafe)) | (Replay::Unsafe, _) => {
                     let mut effects = vec![accepted(call.call_id.clone(), attempt, traceparent)];
-                    effects.extend(self.finish(call.call_id, attempt, traceparent, interrupted()));
+                    effects.extend(self.finish(now, call.call_id, attempt, traceparent, interrupted()));
                     effects
                 }
             },
@@ -298,7 +323,7 @@ impl Calls {
         }
         if let Some(reason) = self.take_early_cancel(now, &call.call_id) {
             let mut effects = vec![accepted(call.call_id.clone(), attempt, traceparent)];
-            effects.extend(self.finish(call.call_id, attempt, traceparent, Outcome::Cancelled { reason }));
+            effects.extend(self.finish(now, call.call_id, attempt, traceparent, Outcome::Cancelled { reason }));
             return effects;
         }
         // Also while the tool cannot run: that nothing ran now says nothing of the first delivery.
@@ -337,7 +362,7 @@ impl Calls {
         ]
     }
 
-    fn journalled(&mut self, call_id: &CallId, written: Result<(), String>) -> Vec<Effect> {
+    fn journalled(&mut self, now: Duration, call_id: &CallId, written: Result<(), String>) -> Vec<Effect> {
         let Some((call_id, entry)) = self.entries.remove_entry(call_id) else { return Vec::new() };
         let Entry::Journalling { call, cancelled } = entry else {
             self.entries.insert(call_id, entry);
@@ -353,7 +378,7 @@ impl Calls {
             (Ok(()), Some(reason)) => {
                 self.live -= 1;
                 let mut effects = vec![accepted(call_id.clone(), attempt, traceparent)];
-                effects.extend(self.finish(call_id, attempt, traceparent, Outcome::Cancelled { reason }));
+                effects.extend(self.finish(now, call_id, attempt, traceparent, Outcome::Cancelled { reason }));
                 effects
             }
             (Ok(()), None) => {
@@ -363,7 +388,7 @@ impl Calls {
         }
     }
 
-    fn ended(&mut self, call_id: &CallId, outcome: Outcome) -> Vec<Effect> {
+    fn ended(&mut self, now: Duration, call_id: &CallId, outcome: Outcome) -> Vec<Effect> {
         let (attempt, traceparent) = match self.entries.get(call_id) {
             Some(Entry::Running { attempt, traceparent }) => {
                 self.live -= 1;
@@ -373,7 +398,7 @@ impl Calls {
             Some(Entry::Interrupted { attempt, .. }) => (*attempt, None),
             Some(Entry::Journalling { .. } | Entry::Finished { .. }) | None => return Vec::new(),
         };
-        self.finish(call_id.clone(), attempt, traceparent, outcome)
+        self.finish(now, call_id.clone(), attempt, traceparent, outcome)
     }
 
     fn cancel(&mut self, now: Duration, call_id: CallId, reason: String) -> Vec<Effect> {
@@ -396,24 +421,25 @@ impl Calls {
         }
     }
 
-    fn connected(&mut self, inflight: Vec<CallId>) -> Vec<Effect> {
+    fn connected(&mut self, now: Duration, inflight: Vec<CallId>) -> Vec<Effect> {
         self.online = true;
         let listed: std::collections::HashSet<CallId> = inflight.into_iter().collect();
         let mut ids: Vec<CallId> = self.entries.keys().cloned().collect();
         ids.sort_unstable();
         let mut effects = Vec::new();
         for call_id in ids {
-            match self.entries.get(&call_id) {
+            match self.entries.get_mut(&call_id) {
                 Some(Entry::Finished { .. } | Entry::Interrupted { .. }) if !listed.contains(&call_id) => {
                     effects.push(self.forget(call_id));
                 }
-                Some(Entry::Finished { attempt, traceparent }) => {
+                Some(Entry::Finished { attempt, traceparent, sent }) => {
+                    *sent = now;
                     let (attempt, traceparent) = (*attempt, *traceparent);
                     effects.push(Effect::Resend { call_id, attempt, traceparent });
                 }
                 Some(Entry::Interrupted { attempt, replay: Replay::Unsafe }) => {
                     let attempt = *attempt;
-                    effects.extend(self.finish(call_id, attempt, None, interrupted()));
+                    effects.extend(self.finish(now, call_id, attempt, None, interrupted()));
                 }
                 // The Brain read it in the hello and sends a safe call again.
                 Some(Entry::Interrupted { replay: Replay::Safe, .. }) => {}
@@ -425,12 +451,13 @@ impl Calls {
 
     fn finish(
         &mut self,
+        now: Duration,
         call_id: CallId,
         attempt: u32,
         traceparent: Option<TraceContext>,
         outcome: Outcome,
     ) -> Vec<Effect> {
-        self.entries.insert(call_id.clone(), Entry::Finished { attempt, traceparent });
+        self.entries.insert(call_id.clone(), Entry::Finished { attempt, traceparent, sent: now });
         let result = CallResult { call_id, attempt, outcome, traceparent };
         if self.online {
             vec![Effect::Store(result.clone()), Effect::Send(result)]

@@ -18,37 +18,37 @@ use vance_shared::trace::TraceContext;
 pub type Progress = Arc<dyn Fn(Option<f64>, Option<String>) + Send + Sync>;
 
 /// One call of one tool.
-pub(crate) struct ToolCall {
+pub struct ToolCall {
     /// The call: the idempotency key.
-    pub(crate) call_id: CallId,
+    pub call_id: CallId,
     /// The tool.
-    pub(crate) tool: ToolName,
+    pub tool: ToolName,
     /// A JSON object.
-    pub(crate) arguments: Raw,
+    pub arguments: Raw,
     /// Without progress for this long it has failed…
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// …and after this long in any case.
-    pub(crate) cap: Duration,
+    pub cap: Duration,
     /// Where the call belongs in its trace.
-    pub(crate) trace: TraceContext,
+    pub trace: TraceContext,
     /// Ends it before that.
-    pub(crate) cancel: CancellationToken,
+    pub cancel: CancellationToken,
     /// Hears its progress.
-    pub(crate) progress: Progress,
+    pub progress: Progress,
 }
 
 /// Whatever runs a tool: the native tools, an MCP server.
-pub(crate) trait ToolHost: Send + Sync {
+pub trait ToolHost: Send + Sync {
     /// Runs a call to its end. Dropping the future may or may not stop the work; the token does.
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome>;
 }
 
 /// A tool and who runs it.
-pub(crate) struct Tool {
+pub struct Tool {
     /// What is known of it.
-    pub(crate) spec: ToolSpec,
+    pub spec: ToolSpec,
     /// Who runs it.
-    pub(crate) host: Arc<dyn ToolHost>,
+    pub host: Arc<dyn ToolHost>,
 }
 
 /// All tools at one moment.

@@ -1,11 +1,12 @@
 //! The table of calls: performs what `vance_foot_core::calls` decides.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::StreamHandler;
 use futures_util::stream::poll_fn;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use vance_foot_core::calls::{Calls, Effect, Event, Row, RowState};
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
@@ -18,10 +19,12 @@ use super::catalogue::Catalogue;
 use super::link::{Link, ToLink};
 use super::run::{self, Job};
 use super::runs::Runs;
-use crate::journal::{Journal, Written};
+use crate::journal::{CallJournal, Written};
 
 /// Results up to this size wait for the socket in memory; larger ones wait in the journal.
 const INLINE_BYTES: usize = 256 * 1024;
+/// How often the table looks for results that were not acknowledged.
+const TICK: Duration = Duration::from_secs(10);
 /// Pause before a result is offered again to a table that restarts.
 const OFFER_AGAIN: Duration = Duration::from_millis(50);
 
@@ -93,7 +96,7 @@ pub(crate) struct Unacked;
 pub(crate) struct Shared {
     pub(crate) me: ActorRef<Dispatcher>,
     pub(crate) link: ActorRef<Link>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
 }
@@ -274,10 +277,12 @@ impl Actor for Dispatcher {
             }
             RowState::Finished | RowState::Forgotten => row,
         };
-        self.calls = Calls::boot(rows.into_iter().map(attach), INFLIGHT_CALLS);
+        self.calls = Calls::boot(rows.into_iter().map(attach), INFLIGHT_CALLS)
+            .after_a_loss(self.shared.journal.follows_a_loss());
         let (reports, mut written) = mpsc::channel(INFLIGHT_CALLS);
         self.reports = reports;
         ctx.add_stream(poll_fn(move |cx| written.poll_recv(cx)));
+        ctx.run_interval(TICK, |dispatcher, _| dispatcher.apply(Event::Tick));
     }
 }
 

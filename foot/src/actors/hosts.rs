@@ -43,6 +43,15 @@ impl Permit for ByRules {
     }
 }
 
+/// For a Foot without packs: whatever claims to be one's tool is not run.
+pub(crate) struct NoPacks;
+
+impl Permit for NoPacks {
+    fn refusal(&self, _: UseOfTool) -> BoxFuture<'static, Option<Outcome>> {
+        Box::pin(async { Some(Outcome::failed("unavailable", "this client has no packs; nothing ran")) })
+    }
+}
+
 /// A pack's server.
 pub(crate) struct Mcp {
     pub(crate) handle: McpHandle,

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async_tls_with_config};
 use vance_foot_core::calls::MAX_UNACKED;
 use vance_foot_core::link::End;
 use vance_shared::call::Outcome;
@@ -27,15 +26,16 @@ use vance_supervise::{ActorRef, Refusal};
 
 use super::announce::{self, Announced};
 use super::catalogue::Catalogue;
+use super::dial::{ByteStream, Dial};
 use super::dispatcher::{Dispatcher, FromJournal, Outbox, Outgoing, TakeInflight, ToDispatcher};
 use super::link::{Link, ToLink};
 use super::runs::Runs;
-use crate::journal::{self, Journal};
+use crate::journal::{self, CallJournal};
 
 /// Pause before a restarting Dispatcher is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Socket = WebSocketStream<MaybeTlsStream<Box<dyn ByteStream>>>;
 
 /// What a line needs.
 pub(crate) struct Job {
@@ -43,11 +43,12 @@ pub(crate) struct Job {
     /// `ws://…/ws`.
     pub(crate) url: String,
     pub(crate) token: Option<String>,
+    pub(crate) dial: Dial,
     pub(crate) hello: ClientConnected,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
     pub(crate) dispatcher: ActorRef<Dispatcher>,
     pub(crate) link: ActorRef<Link>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
     pub(crate) heard: Heard,
 }
@@ -145,11 +146,19 @@ async fn connect(job: &Job) -> Result<Socket, End> {
         // A frame above the wire's limit is answered, one above this ends the line.
         .max_message_size(Some(MESSAGE_BYTES))
         .max_frame_size(Some(MESSAGE_BYTES));
-    match connect_async_with_config(request, Some(config), true).await {
+    let (host, port) = address(request.uri())?;
+    let stream = (job.dial)(host, port).await.map_err(|e| ended(&Error::Io(e)))?;
+    match client_async_tls_with_config(request, stream, Some(config), None).await {
         Ok((socket, _)) => Ok(socket),
         Err(Error::Http(response)) => Err(End::Refused { status: response.status().as_u16() }),
         Err(error) => Err(ended(&error)),
     }
+}
+
+fn address(uri: &Uri) -> Result<(String, u16), End> {
+    let host = uri.host().ok_or_else(|| End::Broken("the Brain's address has no host".to_owned()))?;
+    let usual = if uri.scheme_str() == Some("wss") { 443 } else { 80 };
+    Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), uri.port_u16().unwrap_or(usual)))
 }
 
 async fn take_inflight(dispatcher: &ActorRef<Dispatcher>) -> Result<vance_shared::wire::Inflight, End> {
@@ -291,7 +300,7 @@ struct Writer {
     results: mpsc::Receiver<Outgoing>,
     catalogue: watch::Receiver<Arc<Catalogue>>,
     announced: Announced,
-    journal: Arc<Journal>,
+    journal: Arc<dyn CallJournal>,
     /// Frames of a result, or of a change of the tool table.
     waiting: VecDeque<String>,
     kept: Option<FromJournal>,

@@ -16,10 +16,11 @@ use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Handler, Mess
 
 use super::catalogue::Catalogue;
 use super::connection::Connection;
+use super::dial::Dial;
 use super::dispatcher::Dispatcher;
 use super::line::{self, Heard};
 use super::runs::Runs;
-use crate::journal::Journal;
+use crate::journal::CallJournal;
 
 /// Gives the token as it is now: it may be made, or change, while this Foot waits for its Brain.
 pub type TokenSource = Arc<dyn Fn() -> Option<String> + Send + Sync>;
@@ -44,7 +45,7 @@ pub(crate) enum ToLink {
 pub(crate) struct Shared {
     pub(crate) me: ActorRef<Link>,
     pub(crate) dispatcher: ActorRef<Dispatcher>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
     pub(crate) connection: watch::Sender<Connection>,
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     /// The Brain's address as the person wrote it.
     pub(crate) brain: String,
     pub(crate) token: TokenSource,
+    pub(crate) dial: Dial,
     /// Everything of the hello but tools and calls.
     pub(crate) hello: ClientConnected,
     /// The session that `new_session` made: a reconnect goes back to it.
@@ -164,6 +166,7 @@ impl Link {
             generation: self.generation,
             url: self.shared.url.clone(),
             token: self.used_token.clone(),
+            dial: Arc::clone(&self.shared.dial),
             hello,
             catalogue: self.shared.catalogue.clone(),
             dispatcher: self.shared.dispatcher.clone(),

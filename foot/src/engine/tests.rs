@@ -177,7 +177,7 @@ fn an_unsafe_call_is_on_disk_when_it_is_accepted() {
         line.send(ToFoot::Call(call(1, "act"))).await;
         let ToBrain::Accepted(accepted) = line.next().await else { panic!("not accepted") };
         assert_eq!(accepted.call_id, id(1));
-        let journal = rusqlite::Connection::open(foot.slot.dir().join("journal.db")).unwrap();
+        let journal = rusqlite::Connection::open(world.home.path().join("state/client-0/journal.db")).unwrap();
         let rows: i64 =
             journal.query_row("SELECT count(*) FROM calls WHERE call_id = 'call_1'", [], |r| r.get(0)).unwrap();
         assert_eq!(rows, 1);

@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS calls (
     outcome TEXT, -- JSON, while finished
     at INTEGER NOT NULL -- seconds since 1970, of the last change
 );
+-- When this file took the place of one that was lost, in seconds since 1970.
+CREATE TABLE IF NOT EXISTS losses (at INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS calls_open ON calls (state) WHERE state < 2;
 ";
 
@@ -44,8 +46,9 @@ pub(super) struct Store {
     durable: bool,
 }
 
-/// Opens or makes the file; a damaged one is set aside.
-pub(super) fn open(path: &Path) -> Result<Store, JournalFault> {
+/// Opens or makes the file; a damaged one is set aside. One that is missing though it is `expected` was lost, too.
+pub(super) fn open(path: &Path, expected: bool) -> Result<Store, JournalFault> {
+    let missing = !path.exists();
     match try_open(path) {
         Err(JournalFault::Store { error, .. }) if is_damage(&error) => {
             let aside = set_aside(path)?;
@@ -54,10 +57,24 @@ pub(super) fn open(path: &Path) -> Result<Store, JournalFault> {
                 shown(path),
                 shown(&aside)
             );
-            try_open(path)
+            remember_loss(try_open(path)?)
+        }
+        Ok(store) if missing && expected => {
+            tracing::warn!(
+                "{}: the journal is gone; calls that it held are lost, the Brain decides about them",
+                shown(path)
+            );
+            remember_loss(store)
         }
         opened => opened,
     }
+}
+
+/// In the file itself: the loss counts over restarts, too.
+fn remember_loss(store: Store) -> Result<Store, JournalFault> {
+    let written = store.connection.execute("INSERT INTO losses (at) VALUES (?1)", [now()]);
+    written.map_err(|error| JournalFault::Store { path: store.path.clone(), error })?;
+    Ok(store)
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {
@@ -106,6 +123,13 @@ impl Store {
     /// The file, for people.
     pub(super) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// True if a journal before this one was lost, so lately that its Brain may still mean its calls. Unreadable counts as yes.
+    pub(super) fn follows_a_loss(&self) -> bool {
+        let since = now().saturating_sub_unsigned(TOMBSTONES_FOR.as_secs());
+        let found = self.connection.query_row("SELECT count(*) FROM losses WHERE at >= ?1", [since], |row| row.get(0));
+        found.map_or(true, |losses: i64| losses > 0)
     }
 
     /// Writes changes in one transaction; `durable` waits until they are on disk.

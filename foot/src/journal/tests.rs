@@ -16,7 +16,7 @@ fn result(n: usize, text: &str) -> CallResult {
 }
 
 fn open(dir: &TempDir) -> Journal {
-    Journal::open(&dir.path().join("journal.db")).unwrap()
+    Journal::open(&dir.path().join("journal.db"), false).unwrap()
 }
 
 fn states(journal: &Journal) -> Vec<(String, RowState, Replay)> {
@@ -87,6 +87,18 @@ fn a_damaged_journal_is_set_aside() {
         .filter(|name| name.contains("damaged"))
         .collect();
     assert_eq!(names.len(), 1, "{names:?}");
+    assert!(journal.follows_a_loss());
+}
+
+#[test]
+fn a_journal_that_is_missing_was_lost_and_that_counts_over_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    assert!(!Journal::open(&path, false).unwrap().follows_a_loss(), "the first one of an identity");
+    assert!(!Journal::open(&path, true).unwrap().follows_a_loss(), "it is there");
+    std::fs::remove_file(&path).unwrap();
+    assert!(Journal::open(&path, true).unwrap().follows_a_loss());
+    assert!(Journal::open(&path, true).unwrap().follows_a_loss());
 }
 
 #[test]
@@ -97,7 +109,7 @@ fn a_journal_of_a_later_release_is_not_touched() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    assert!(matches!(Journal::open(&path), Err(JournalFault::Later { found: 99, .. })));
+    assert!(matches!(Journal::open(&path, false), Err(JournalFault::Later { found: 99, .. })));
 }
 
 #[tokio::test]

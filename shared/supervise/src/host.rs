@@ -23,6 +23,8 @@ pub(crate) trait Launch {
     fn launch(&self) -> Launched;
     /// Says what its reference answers while nobody is there.
     fn vacate(&self, refusal: Refusal);
+    /// Makes it panic at its next message's turn. `false`: there is nobody.
+    fn strike(&self) -> bool;
     /// Its failures are logged by somebody else.
     fn says_why(&self) -> bool {
         false
@@ -92,6 +94,10 @@ where
 
     fn vacate(&self, refusal: Refusal) {
         self.reference.vacate(refusal);
+    }
+
+    fn strike(&self) -> bool {
+        self.reference.strike()
     }
 }
 

@@ -43,7 +43,7 @@ pub use actix::prelude::{
 };
 
 pub use exit::{Exit, ExitReason};
-pub use reference::{ActorRef, Refusal};
+pub use reference::{ActorRef, Refusal, STRUCK};
 pub use runtime::run;
 pub use spec::{Backoff, ChildSpec, Intensity, Restart, Strategy, SupervisorSpec};
 pub use supervisor::{ChildState, ChildStatus, StartError, SupervisorRef};

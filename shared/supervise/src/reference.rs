@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::dev::Envelope;
+use actix::dev::{Envelope, EnvelopeProxy};
 use actix::prelude::{Actor, Addr, AsyncContext, Handler, Message};
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
@@ -13,6 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 /// How long a sender waits for room in a full mailbox before the answer is [`Refusal::Full`].
 /// An actor that frees no slot in this time is stuck or overrun, and its callers must know.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// The text of the panic that [`crate::SupervisorRef::strike`] brings about.
+pub const STRUCK: &str = "struck on purpose";
 
 /// Why a message was not taken, or not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,6 +133,14 @@ impl<A: Actor> ActorRef<A> {
         self.shared.seat.store(Arc::new(Seat::Vacant(refusal)));
     }
 
+    /// Puts something into the mailbox that panics when its turn comes. `false`: nobody is there, or there is no room.
+    pub(crate) fn strike(&self) -> bool {
+        match &**self.shared.seat.load() {
+            Seat::Vacant(_) => false,
+            Seat::Live { mailbox, .. } => mailbox.try_send(Envelope::with_proxy(Box::new(Strike))).is_ok(),
+        }
+    }
+
     /// Puts a message before all that wait, whatever the mailbox holds. `false`: nobody is there.
     pub(crate) fn tell_first<M>(&self, message: M) -> bool
     where
@@ -143,6 +154,15 @@ impl<A: Actor> ActorRef<A> {
             // A fresh clone of an address always has one slot of its own.
             Seat::Live { direct, .. } => direct.clone().try_send(message).is_ok(),
         }
+    }
+}
+
+/// The message of [`crate::SupervisorRef::strike`].
+struct Strike;
+
+impl<A: Actor> EnvelopeProxy<A> for Strike {
+    fn handle(&mut self, _: &mut A, _: &mut A::Context) {
+        std::panic::panic_any(STRUCK);
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Start(ChildSpec, oneshot::Sender<Result<(), StartError>>),
     Stop(String, oneshot::Sender<bool>),
     Children(oneshot::Sender<Vec<ChildStatus>>),
+    Strike(String, oneshot::Sender<bool>),
     Shutdown,
 }
 
@@ -114,6 +115,12 @@ impl SupervisorRef {
     /// The children in start order; none when the supervisor is not running.
     pub async fn children(&self) -> Vec<ChildStatus> {
         self.ask(Command::Children).await.unwrap_or_default()
+    }
+
+    /// Makes a child that is an actor panic when what waits in its mailbox is handled: for tests of what becomes of the others.
+    /// `false`: it is not there, or its mailbox is full.
+    pub async fn strike(&self, name: &str) -> bool {
+        self.ask(|reply| Command::Strike(name.to_owned(), reply)).await.unwrap_or(false)
     }
 
     /// Stops all children in parallel, each with its grace, and then the supervisor. Returns when

@@ -47,6 +47,10 @@ impl Launch for NestedSeat {
     fn vacate(&self, refusal: Refusal) {
         self.plan.children.iter().for_each(|(_, _, seat)| seat.vacate(refusal));
     }
+
+    fn strike(&self) -> bool {
+        false
+    }
 }
 
 /// A supervisor's spec on its thread, from where it can be started any number of times.
@@ -202,6 +206,10 @@ impl Tree {
             },
             Command::Children(reply) => {
                 reply.send(self.decider.children().map(status).collect()).ok();
+            }
+            Command::Strike(name, reply) => {
+                let seat = self.names.get(&name).and_then(|key| self.seats.get(key));
+                reply.send(seat.is_some_and(|seat| seat.launch.strike())).ok();
             }
             Command::Shutdown => self.shutdown(),
         }

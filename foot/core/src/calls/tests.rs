@@ -140,6 +140,28 @@ fn a_result_is_sent_again_after_each_reconnect_until_it_is_acknowledged() {
 }
 
 #[test]
+fn a_result_that_nobody_acknowledges_is_sent_again_on_the_same_line() {
+    let mut calls = online(8);
+    story(
+        &mut calls,
+        vec![
+            (call(1, 1, Replay::Safe), &["begin", "accept 1", "run"]),
+            (Event::Tick, &[]),
+            (ended(1), &["store done", "send done"]),
+            (Event::Tick, &[]),
+        ],
+    );
+    let later = NOW + SEND_AGAIN;
+    assert_eq!(words(&calls.apply(later, Event::Tick)), ["resend 1"]);
+    assert_eq!(words(&calls.apply(later, Event::Tick)), [""; 0]);
+    calls.apply(later, Event::Disconnected);
+    assert_eq!(words(&calls.apply(later + SEND_AGAIN, Event::Tick)), [""; 0], "nobody is there");
+    calls.apply(later, Event::Connected { inflight: vec![id(1)] });
+    assert_eq!(words(&calls.apply(later, ack(1))), ["forget"]);
+    assert_eq!(words(&calls.apply(later + SEND_AGAIN, Event::Tick)), [""; 0]);
+}
+
+#[test]
 fn after_the_loss_of_a_journal_nothing_unsafe_runs_a_second_time() {
     for (lost, attempt, replay, want) in [
         (true, 1, Replay::Unsafe, "begin durable"),
