@@ -70,8 +70,8 @@ async fn cut_while_the_client_says_hello() -> anyhow::Result<()> {
     let proxy = Proxy::before(brain.addr()).await?;
     let _foot = foot(&home, &proxy.url, &[]).await?;
     api.until_available("default.local", "toy__effect").await?;
-    let frames = [(Way::Up, "client_connected"), (Way::Down, r#""type":"welcome""#)];
-    for (n, ((way, text), passes)) in frames.into_iter().flat_map(|f| [(f, true), (f, false)]).enumerate() {
+    let frames = [(Way::Up, "client_connected", true), (Way::Down, r#""type":"welcome""#, false)];
+    for (n, (way, text, passes)) in frames.into_iter().enumerate() {
         let name = format!("n{n}.");
         let step = format!("{{call: toy__effect, with: {{name: {name}, ms: 700}}}}");
         let tree = api.submit(&format!("tasks:\n- {{id: a, steps: [{step}]}}\n")).await?;

@@ -198,8 +198,8 @@ async fn a_foot_that_lost_its_journal_runs_nothing_unsafe_a_second_time() -> any
             .submit(
                 r"
 tasks:
-- {id: danger, steps: [{call: toy__effect, with: {name: danger, ms: 2000}}]}
-- {id: safe, steps: [{call: toy__look, with: {name: safe, ms: 2000}}]}
+- {id: danger, steps: [{call: toy__effect, with: {name: danger, ms: 1000}}]}
+- {id: safe, steps: [{call: toy__look, with: {name: safe, ms: 1000}}]}
 ",
             )
             .await?;

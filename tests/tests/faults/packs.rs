@@ -187,7 +187,33 @@ tasks:
     tree.until("short", "completed").await?;
     let danger = tree.until("danger", "blocked").await?;
     assert!(danger["blocked_reason"].as_str().unwrap_or_default().starts_with("Outcome unknown"), "{danger}");
-    tree.until("safe", "completed").await?;
+    until("the safe one runs again", || async { Ok((toy.begun_of("safe")? == 2).then_some(())) }).await?;
     assert_eq!((toy.begun_of("short")?, toy.begun_of("then")?, toy.begun_of("danger")?), (1, 1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unsafe_call_that_takes_too_long_may_have_run_and_is_not_retried_by_itself() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let toy = Toy::new(&home)?;
+    toy.for_brain(&home, "srv", &[])?;
+    toy.for_foot(&home)?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let _foot = foot(&home, &brain.url, &[]).await?;
+    let mut yaml = "tasks:\n".to_owned();
+    for pack in ["srv", "toy"] {
+        for tool in ["effect", "look"] {
+            yaml.push_str(&format!(
+                "- {{id: {pack}_{tool}, retry: {{max_attempts: 3, backoff: 10ms}}, steps: [{{call: {pack}__{tool}, with: {{name: {pack}_{tool}, ms: 3000}}, timeout: 500ms}}]}}\n"
+            ));
+        }
+    }
+    let tree = api.submit(&yaml).await?;
+    for (id, runs) in [("srv_effect", 1), ("toy_effect", 1), ("srv_look", 3), ("toy_look", 3)] {
+        let failed = tree.until(id, "failed").await?;
+        assert_eq!(failed["error"]["code"], "timeout", "{failed}");
+        assert_eq!(toy.begun_of(id)?, runs, "{failed}");
+    }
     Ok(())
 }

@@ -221,13 +221,14 @@ impl Turn<'_> {
             }
             Outcome::Failed { ref error, .. } => {
                 let error = error.clone();
+                let may_have_run = error.code == "timeout";
                 self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
-                self.step_failed(error);
+                self.step_failed(call, error, may_have_run);
             }
             Outcome::Cancelled { ref reason } => {
                 let error = Fault::new("cancelled", format!("the call was cancelled: {reason}"));
                 self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
-                self.step_failed(error);
+                self.step_failed(call, error, true);
             }
             Outcome::Unknown { .. } => self.unknown(call, outcome),
         }
@@ -278,7 +279,14 @@ impl Turn<'_> {
         error.code == "busy" || (error.code == "unavailable" && self.task.not_run < MAX_UNAVAILABLE)
     }
 
-    fn step_failed(&mut self, error: Fault) {
+    /// `may_have_run`: the call was stopped on its way, so that it may have had its effect. Then `retry` alone does not repeat what
+    /// is not safe to repeat.
+    fn step_failed(&mut self, call: &OpenCall, error: Fault, may_have_run: bool) {
+        let repeatable = call.replay == Replay::Safe || self.task.head.spec.on_unknown == OnUnknown::Retry;
+        if may_have_run && !repeatable {
+            self.fail(error);
+            return;
+        }
         let attempt = self.task.failed_attempts + 1;
         let retry = self.task.head.spec.retry;
         if attempt >= retry.max_attempts {

@@ -382,6 +382,24 @@ fn a_failed_step_is_tried_again_with_a_new_id_and_growing_pauses() {
 }
 
 #[test]
+fn what_was_stopped_on_its_way_is_repeated_only_if_that_is_safe() {
+    let stopped = [Outcome::failed("timeout", "too long"), Outcome::Cancelled { reason: "stopped".into() }];
+    let failed = Outcome::failed("exit", "1");
+    for (replay, policy, stopped_want) in [
+        (Replay::Safe, OnUnknown::Ask, State::Running),
+        (Replay::Unsafe, OnUnknown::Retry, State::Running),
+        (Replay::Unsafe, OnUnknown::Ask, State::Failed),
+        (Replay::Unsafe, OnUnknown::Fail, State::Failed),
+    ] {
+        for (outcome, want) in stopped.iter().map(|o| (o, stopped_want)).chain([(&failed, State::Running)]) {
+            let mut story = Story::running(TaskSpec { on_unknown: policy, retry: many(), ..spec(1) }, replay);
+            story.ended(1, "a", outcome.clone());
+            assert_eq!(story.task.state, want, "{replay:?} {policy:?} {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn a_busy_side_costs_no_attempt() {
     let mut story = Story::running(spec(1), Replay::Unsafe);
     let step = story.ended(1, "a", Outcome::failed("busy", "256 calls run"));
