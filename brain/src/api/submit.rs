@@ -1,6 +1,7 @@
 //! Submission of a task tree: read, checked, stored as a whole, then handed to the scheduler.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -18,8 +19,12 @@ use super::ApiError;
 use crate::actors::scheduler::AddTree;
 use crate::directory::{Directory, Missing, SessionHandle};
 use crate::hub::{Brain, now_ms};
+use crate::recovery;
 use crate::rows::{self, IDEMPOTENCY, TREE, TaskRow};
 use crate::store::{Batch, Row, StoreError};
+
+/// Between two looks at a store that is away.
+const STORE_LOOK: Duration = Duration::from_secs(1);
 
 /// Longest `Idempotency-Key`.
 const MAX_KEY_BYTES: usize = 256;
@@ -79,7 +84,12 @@ pub async fn submit(brain: &Brain, submission: Submission) -> Result<Submitted, 
             };
             return given.ok_or_else(|| ApiError::new(503, "store_unavailable", "the store answered twice; try again"));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            if matches!(error, StoreError::Unavailable { .. }) {
+                tokio::spawn(take_if_stored(brain.clone(), new.tree_id));
+            }
+            return Err(error.into());
+        }
     }
     let registry = brain.registry.load();
     let entries = new.tasks.iter().map(|task| TaskRow::of(task).entry(task.head.task_id.clone(), &registry)).collect();
@@ -88,6 +98,23 @@ pub async fn submit(brain: &Brain, submission: Submission) -> Result<Submitted, 
         tracing::warn!(%refusal, "the scheduler did not take a tree");
     }
     Ok(Submitted { body: new.body, replayed: false })
+}
+
+/// After a commit without an answer: a tree that is stored all the same must run, not lie until the next start.
+async fn take_if_stored(brain: Brain, tree_id: TreeId) {
+    let tree = loop {
+        tokio::time::sleep(STORE_LOOK).await;
+        match recovery::tree_entries(&brain, tree_id.as_str()).await {
+            Ok(tree) => break tree,
+            Err(error) => tracing::debug!(%tree_id, %error, "it is not known yet whether the tree was stored"),
+        }
+    };
+    if !tree.is_empty()
+        && let Err(refusal) = brain.scheduler.post(AddTree(tree)).await
+    {
+        // It restarts, and finds the tree in the store.
+        tracing::warn!(%tree_id, %refusal, "the scheduler did not take a tree");
+    }
 }
 
 fn invalid(problems: &[Problem]) -> ApiError {
