@@ -5,6 +5,7 @@ pub mod home;
 pub mod ledger;
 pub mod process;
 pub mod proxy;
+pub mod sim;
 pub mod socket;
 pub mod toy;
 pub mod wait;

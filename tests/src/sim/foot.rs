@@ -1,0 +1,165 @@
+//! A Foot on its simulated machine: the real actors, with tools that note each run in the ledger and take their time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+use vance_foot::engine::{self, ByteStream, Connection, FootConfig, Parts, Tool, ToolCall, ToolHost};
+use vance_foot_core::permissions::Rules;
+use vance_shared::call::Outcome;
+use vance_shared::ids::ClientId;
+use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
+use vance_shared::tool::{Replay, ToolResult, ToolSpec};
+
+use super::line::{End, Line};
+use super::shelf::MemoryJournal;
+use super::{BRAIN, PORT, Shared, lock};
+
+/// How often the machine looks whether it is to make a part of the Foot fall.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Which steps ran, in order: only the tools write it.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger(Arc<Mutex<Vec<(String, usize)>>>);
+
+impl Ledger {
+    fn note(&self, step: String, foot: usize) {
+        lock(&self.0).push((step, foot));
+    }
+
+    /// How often a step ran.
+    pub fn runs(&self, step: &str) -> usize {
+        lock(&self.0).iter().filter(|(ran, _)| ran == step).count()
+    }
+
+    /// Runs of all steps.
+    pub fn all(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    /// The Foot that ran the last one.
+    pub(super) fn last_foot(&self) -> Option<usize> {
+        lock(&self.0).last().map(|(_, foot)| *foot)
+    }
+}
+
+struct Tools {
+    foot: usize,
+    ledger: Ledger,
+    note: Arc<dyn Fn(String) + Send + Sync>,
+}
+
+impl ToolHost for Tools {
+    fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
+        let (foot, ledger, note) = (self.foot, self.ledger.clone(), Arc::clone(&self.note));
+        Box::pin(async move {
+            let step = call.arguments.value()["step"].as_str().unwrap_or("?").to_owned();
+            note(format!("runs {step} ({})", call.call_id));
+            ledger.note(step.clone(), foot);
+            // Most are quick; some outlast every cut, and say so.
+            let ms = if fastrand::u32(0..12) == 0 { fastrand::u64(10_000..40_000) } else { fastrand::u64(1..2_500) };
+            let mut left = Duration::from_millis(ms);
+            while !left.is_zero() {
+                let slice = left.min(Duration::from_secs(4));
+                tokio::select! {
+                    biased;
+                    () = call.cancel.cancelled() => {
+                        return Outcome::Cancelled { reason: "the tool was told to stop".to_owned() };
+                    }
+                    () = sleep(slice) => left -= slice,
+                }
+                (call.progress)(None, Some(format!("{} ms left", left.as_millis())));
+            }
+            Outcome::Done(ToolResult::structured(serde_json::json!({ "step": step })))
+        })
+    }
+}
+
+fn tool(tools: &Arc<Tools>, name: &str, replay: Replay) -> Option<Arc<Tool>> {
+    let spec = ToolSpec {
+        name: ToolName::parse(name).ok()?,
+        description: String::new(),
+        input_schema: Raw::empty_object(),
+        output_schema: None,
+        labels: Vec::new(),
+        annotations: None,
+        replay,
+        pack: None,
+    };
+    Some(Arc::new(Tool { spec, host: tools.clone() }))
+}
+
+fn config() -> FootConfig {
+    FootConfig {
+        home: "/nowhere".into(),
+        project_dir: "/nowhere/project".into(),
+        packs_dir: None,
+        brain_url: format!("http://{BRAIN}:{PORT}").parse().ok(),
+        token: Arc::new(|| Some("secret".to_owned())),
+        session: None,
+        new_session: false,
+        name: None,
+        client_type: "simulated".to_owned(),
+        no_local: true,
+        no_tools: true,
+        guard_program: "/nowhere".into(),
+        rules: Rules::none("permissions.yaml"),
+        asker: None,
+    }
+}
+
+/// The machine's program: a Foot, until the machine falls.
+pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
+    let life = shared.begin_foot(index);
+    let note = {
+        let story = shared.story.clone();
+        Arc::new(move |text: String| story.note(format!("foot {index} (life {life}) {text}")))
+    };
+    let tools = Arc::new(Tools { foot: index, ledger: shared.ledger.clone(), note });
+    let lines = Arc::clone(&shared.lines);
+    let parts = Parts {
+        client_id: ClientId::parse(&format!("foot_{index}"))?,
+        journal: Arc::new(MemoryJournal::open(&shared.shelves[index])),
+        dial: Arc::new(move |host, port| {
+            let lines = Arc::clone(&lines);
+            Box::pin(async move {
+                let stream = turmoil::net::TcpStream::connect((host, port)).await?;
+                let control = lock(&lines).open(index, End::Foot);
+                Ok(Box::new(Line::new(stream, control)) as Box<dyn ByteStream>)
+            })
+        }),
+        tools: [tool(&tools, "safe_tool", Replay::Safe), tool(&tools, "unsafe_tool", Replay::Unsafe)]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    let foot = engine::start_with(FootConfig { name: Some(format!("laptop-{index}")), ..config() }, parts)?;
+    let mut connection = foot.connection();
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = connection.changed() => {
+                let now = connection.borrow_and_update().clone();
+                lock(&shared.online)[index] = matches!(now, Connection::Online { .. });
+                let text = match now {
+                    Connection::Online { .. } => "is attached".to_owned(),
+                    Connection::Refused { why } => format!("is refused: {why}"),
+                    Connection::Connecting | Connection::Local => "looks for the brain".to_owned(),
+                };
+                shared.story.note(format!("foot {index} {text}"));
+            }
+            reason = foot.ended() => {
+                shared.story.note(format!("foot {index} gave up: {reason}"));
+                return Ok(());
+            }
+            () = sleep(LOOK) => {
+                if let Some(part) = shared.take_strike(Some(index)) {
+                    let fell = foot.strike(&part).await;
+                    shared.story.note(format!("foot {index}: {part} struck: {fell}"));
+                }
+            }
+        }
+    }
+}
