@@ -318,7 +318,8 @@ impl SessionActor {
     }
 
     fn say_again(&mut self, ctx: &mut Context<Self>) {
-        if self.saying_again || !(self.unsaid || !self.unheard.is_empty()) {
+        let all_said = !self.unsaid && self.unheard.is_empty();
+        if self.saying_again || all_said {
             return;
         }
         self.saying_again = true;
