@@ -41,6 +41,9 @@ use crate::tokens::Principal;
 /// Cancels and acknowledgements that wait for a socket: as many as calls can be in flight, several times over.
 const URGENT_FRAMES: usize = 4_096;
 
+/// Frames that are written together; then heartbeats and ends have their turn.
+const TOGETHER_FRAMES: usize = 64;
+
 /// How long a write may take: a peer that takes nothing for so long is gone.
 const WRITE_WAIT: Duration = Duration::from_secs(30);
 
@@ -63,19 +66,20 @@ where
 {
     let config = WebSocketConfig::default()
         .read_buffer_size(SOCKET_BUFFER_BYTES)
-        .write_buffer_size(0)
+        .write_buffer_size(SOCKET_BUFFER_BYTES)
         .max_write_buffer_size(SOCKET_WRITE_BYTES)
         .max_message_size(Some(MESSAGE_BYTES))
         .max_frame_size(Some(MESSAGE_BYTES));
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let (mut writer, mut reader) = socket.split();
-    let hello = match first_frame(&mut reader).await {
+    // Boxed: what only a hello needs is not kept for the life of a socket.
+    let hello = match Box::pin(first_frame(&mut reader)).await {
         Ok(hello) => hello,
         Err(refusal) => return refuse(&mut writer, refusal).await,
     };
-    match admit(&brain, &principal, hello).await {
+    match Box::pin(admit(&brain, &principal, hello)).await {
         Ok(admitted) => connected(admitted, writer, reader).await,
-        Err(refusal) => refuse(&mut writer, refusal).await,
+        Err(refusal) => Box::pin(refuse(&mut writer, refusal)).await,
     }
 }
 
@@ -144,8 +148,8 @@ struct Admitted {
     epoch: u64,
     session: ActorRef<SessionActor>,
     outbox: Outbox,
-    frames: mpsc::Receiver<ToFoot>,
-    urgent: mpsc::Receiver<ToFoot>,
+    frames: mpsc::Receiver<Box<ToFoot>>,
+    urgent: mpsc::Receiver<Box<ToFoot>>,
 }
 
 async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> Result<Admitted, Refusal> {
@@ -266,8 +270,8 @@ where
 
 async fn write<S>(
     mut writer: Writer<S>,
-    mut frames: mpsc::Receiver<ToFoot>,
-    mut urgent: mpsc::Receiver<ToFoot>,
+    mut frames: mpsc::Receiver<Box<ToFoot>>,
+    mut urgent: mpsc::Receiver<Box<ToFoot>>,
     outbox: Outbox,
     ended: CancellationToken,
 ) where
@@ -285,11 +289,20 @@ async fn write<S>(
             () = outbox.close.cancelled() => break Some(close_frame(CLOSE_DRAINING, "closing")),
             _ = heartbeat.tick() => {
                 nonce += 1;
-                ToFoot::Ping(Ping { nonce })
+                Box::new(ToFoot::Ping(Ping { nonce }))
             }
             Some(frame) = frames.recv() => frame,
         };
-        match timeout(WRITE_WAIT, writer.send(Message::text(encode(&frame)))).await {
+        // What is ready goes out together: a write costs more than a frame.
+        let written = async {
+            writer.feed(Message::text(encode(&frame))).await?;
+            for _ in 1..TOGETHER_FRAMES {
+                let Ok(frame) = urgent.try_recv().or_else(|_| frames.try_recv()) else { break };
+                writer.feed(Message::text(encode(&frame))).await?;
+            }
+            writer.flush().await
+        };
+        match timeout(WRITE_WAIT, written).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => break None,
         }
@@ -380,5 +393,5 @@ fn say(outbox: &Outbox, code: &str, message: String) {
 
 /// A client that does not read its answers is closed by the session; here they are dropped.
 fn answer(outbox: &Outbox, frame: ToFoot) {
-    outbox.urgent.try_send(frame).ok();
+    outbox.urgent.try_send(Box::new(frame)).ok();
 }

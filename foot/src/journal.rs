@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -94,6 +94,17 @@ pub(super) enum Op {
     Flush(oneshot::Sender<()>),
 }
 
+impl Op {
+    /// Somebody waits for it.
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Begin { durable, .. } => durable.is_some(),
+            Self::Store(_) | Self::Forget(_) => false,
+            Self::Load(..) | Self::Rows(_) | Self::Flush(_) => true,
+        }
+    }
+}
+
 /// What a journal has to do: the file does it, and a simulation in memory.
 pub trait CallJournal: Send + Sync {
     /// Writes the beginning of a call. With `report` it is flushed to disk first, and the report says so.
@@ -125,6 +136,7 @@ pub trait CallJournal: Send + Sync {
 pub struct Journal {
     queue: SyncSender<Op>,
     waiting: Arc<AtomicUsize>,
+    writer: Thread,
     follows_a_loss: bool,
     /// Taken once, by `Drop`.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -143,10 +155,12 @@ impl Journal {
             .name("vance-journal".to_owned())
             .spawn(move || writer::run(store, &ops, &counted))
             .map_err(|error| JournalFault::Io { path: crate::paths::shown(path), error })?;
-        Ok(Self { queue, waiting, follows_a_loss, thread: Mutex::new(Some(thread)) })
+        let writer = thread.thread().clone();
+        Ok(Self { queue, waiting, writer, follows_a_loss, thread: Mutex::new(Some(thread)) })
     }
 
     fn put(&self, op: Op) -> Result<(), JournalFault> {
+        let is_awaited = op.is_awaited();
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.queue.try_send(op).map_err(|refused| {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -154,7 +168,12 @@ impl Journal {
                 TrySendError::Full(_) => JournalFault::Full,
                 TrySendError::Disconnected(_) => JournalFault::Ended,
             }
-        })
+        })?;
+        // While it collects it hears nothing else: a wake-up for each write would cost more than the write.
+        if is_awaited {
+            self.writer.unpark();
+        }
+        Ok(())
     }
 }
 
@@ -215,6 +234,7 @@ impl Drop for Journal {
     fn drop(&mut self) {
         let (closed, _) = sync_channel(0);
         self.queue = closed;
+        self.writer.unpark();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(_)) = thread.map(JoinHandle::join) {
             tracing::error!("the journal's writer panicked");

@@ -97,6 +97,13 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
+/// What a text part has that others have not.
+#[derive(Deserialize)]
+struct TextPart {
+    #[serde(default)]
+    text: Option<String>,
+}
+
 impl ToolResult {
     /// One text part.
     pub fn text(text: impl Into<String>) -> Self {
@@ -117,6 +124,13 @@ impl ToolResult {
 
     /// All text parts, joined by newlines.
     pub fn joined_text(&self) -> String {
+        // Nearly always parts are what they should be, and there is one.
+        if let Ok(mut parts) = self.content.to::<Vec<TextPart>>() {
+            return match parts.as_mut_slice() {
+                [TextPart { text: Some(text) }] => std::mem::take(text),
+                parts => parts.iter().filter_map(|part| part.text.as_deref()).collect::<Vec<_>>().join("\n"),
+            };
+        }
         let parts: Vec<serde_json::Value> = self.content.to().unwrap_or_default();
         let texts: Vec<&str> = parts.iter().filter_map(|p| p.get("text").and_then(|t| t.as_str())).collect();
         texts.join("\n")

@@ -11,8 +11,7 @@ use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
 use vance_brain_core::session::News;
 use vance_brain_core::spec::{ExecutionTarget, Mode};
-use vance_brain_core::task::shown_result;
-use vance_shared::call::{Fault, Outcome};
+use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::PROGRESS_CAP;
@@ -30,6 +29,7 @@ use crate::hub::{Brain, now_ms};
 use crate::rows::time;
 use spans::CallSpans;
 
+mod shown;
 mod spans;
 
 /// News that wait for whoever called.
@@ -62,12 +62,12 @@ pub struct DirectRequest {
 }
 
 /// What came out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectAnswer {
     /// 200, or 202 with a task.
     pub status: u16,
     /// `{"call": …, "result": …}`, or the submission's answer.
-    pub body: Value,
+    pub body: String,
 }
 
 struct Run {
@@ -173,7 +173,7 @@ async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) 
         trace: request.trace,
     };
     let submitted = submit(brain, submission).await?;
-    Ok(DirectAnswer { status: 202, body: submitted.body })
+    Ok(DirectAnswer { status: 202, body: submitted.body.to_string() })
 }
 
 /// Arguments of a call are values, not expressions: what looks like one is quoted.
@@ -296,20 +296,19 @@ fn lost(replay: Replay, reason: &str) -> Outcome {
     }
 }
 
-fn answer(run: &Run, outcome: &Outcome) -> Value {
-    let (client_id, machine) = run.client.clone().unzip();
-    let (result, error): (Value, Option<Fault>) = match outcome {
-        Outcome::Done(result) => (shown_result(result), None),
-        Outcome::Failed { error, result } => (result.as_ref().map_or(Value::Null, shown_result), Some(error.clone())),
-        Outcome::Cancelled { reason } => (Value::Null, Some(Fault::new("cancelled", reason.clone()))),
-        Outcome::Unknown { reason } => (Value::Null, Some(Fault::new("outcome_unknown", reason.clone()))),
+fn answer(run: &Run, outcome: &Outcome) -> String {
+    let (client_id, machine) = run.client.as_ref().map(|(id, machine)| (id, machine.as_str())).unzip();
+    let call = shown::Call {
+        call_id: &run.call_id,
+        tool: &run.tool,
+        route: run.route(),
+        client_id,
+        machine,
+        attempts: run.attempts,
+        outcome: outcome.word(),
+        trace_id: run.trace.trace_id(),
+        started_at: time(run.started_at),
+        ended_at: time(now_ms()),
     };
-    json!({
-        "call": {
-            "call_id": run.call_id, "tool": run.tool, "route": run.route(),
-            "client_id": client_id, "machine": machine, "attempts": run.attempts, "outcome": outcome.word(),
-            "trace_id": run.trace.trace_id(), "started_at": time(run.started_at), "ended_at": time(now_ms()),
-        },
-        "result": result, "error": error,
-    })
+    shown::answer(call, outcome)
 }

@@ -14,7 +14,12 @@ pub(super) type Answer<T = Response> = Result<T, ApiError>;
 
 /// A JSON body.
 pub(super) fn json(status: u16, body: &Value) -> Response {
-    with_type(status, "application/json", body.to_string())
+    text(status, body.to_string())
+}
+
+/// A body that is JSON already.
+pub(super) fn text(status: u16, body: String) -> Response {
+    with_type(status, "application/json", body)
 }
 
 /// A body with its type.

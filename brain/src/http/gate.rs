@@ -57,21 +57,20 @@ impl Gate {
     /// Answers a request, whatever it is.
     pub(super) async fn handle(&self, request: Request<Incoming>) -> Response {
         let begun = Instant::now();
-        let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
-        let span = tracing::info_span!(
-            SPAN_HTTP_REQUEST,
-            { HTTP_METHOD } = %plain(request.method().as_str()),
-            { HTTP_PATH } = %plain(&path),
-            { HTTP_STATUS } = tracing::field::Empty,
-        );
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let method = || plain(method.as_str());
+        let path = || plain(&uri.path().chars().take(MAX_PATH_CHARS).collect::<String>());
+        // Costs nothing unless somebody wants to see it.
+        let span = tracing::debug_span!(SPAN_HTTP_REQUEST, { HTTP_METHOD } = %method(), { HTTP_PATH } = %path());
         let response = self.admit(request).instrument(span.clone()).await;
         let status = response.status().as_u16();
-        span.record(HTTP_STATUS, status);
-        span.in_scope(|| {
-            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            // A Brain that cannot take work is news; what callers do wrong is theirs.
-            if status >= 500 { tracing::warn!(ms, status, "answered") } else { tracing::debug!(ms, status, "answered") }
-        });
+        let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // A Brain that cannot take work is news; what callers do wrong is theirs.
+        if status >= 500 {
+            tracing::warn!({ HTTP_METHOD } = %method(), { HTTP_PATH } = %path(), { HTTP_STATUS } = status, ms, "answered");
+        } else {
+            span.in_scope(|| tracing::debug!({ HTTP_STATUS } = status, ms, "answered"));
+        }
         response
     }
 

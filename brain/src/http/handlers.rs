@@ -108,8 +108,10 @@ pub(super) async fn tasks(State(app): State<Arc<App>>, ApiCaller(who): ApiCaller
         text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| bad("`limit` is a whole number from 1".to_owned()))
     });
     let filter = TaskFilter { state, session, tree, after, limit: limit.transpose()? };
-    let body = queries::tasks(&app.brain, &who.name, filter).await?;
-    Ok(answer::json(200, &body))
+    detached(&app.brain, move |brain| async move {
+        Ok(answer::json(200, &queries::tasks(&brain, &who.name, filter).await?))
+    })
+    .await
 }
 
 /// `GET /api/v1/tasks/{id}`.
@@ -168,7 +170,11 @@ async fn on_task(brain: &Brain, who: Principal, id: String, verb: Verb) -> Answe
 /// `GET /api/v1/sessions`.
 pub(super) async fn sessions(State(app): State<Arc<App>>, ApiCaller(who): ApiCaller, params: Params) -> Answer {
     params.take([])?;
-    Ok(answer::json(200, &queries::sessions(&app.brain, &who.name).await?))
+    detached(
+        &app.brain,
+        move |brain| async move { Ok(answer::json(200, &queries::sessions(&brain, &who.name).await?)) },
+    )
+    .await
 }
 
 /// `GET /api/v1/sessions/{id}`.
@@ -219,16 +225,17 @@ pub(super) async fn call(
     } else {
         direct::call(&app.brain, request).await?
     };
-    Ok(answer::json(given.status, &given.body))
+    Ok(answer::text(given.status, given.body))
 }
 
-/// Runs something to its end, also if its caller goes away in the middle: what is stored must also be handed on.
+/// Runs something to its end, also if its caller goes away in the middle: what is stored must also be handed on. Off the main
+/// thread, because a tree or a list of ten thousand tasks is read or written in tens of milliseconds, and calls do not wait for that.
 async fn detached<T, F>(brain: &Brain, run: impl FnOnce(Brain) -> F) -> Answer<T>
 where
     T: Send + 'static,
     F: Future<Output = Answer<T>> + Send + 'static,
 {
-    tokio::spawn(run(brain.clone())).await.unwrap_or_else(|error| {
+    vance_supervise::beside(run(brain.clone())).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a request failed inside");
         Err(ApiError::new(500, "internal", "the request failed inside the Brain; its log says where"))
     })

@@ -18,7 +18,7 @@ impl ToolHost for Native {
         let ToolCall { call_id, tool, arguments, timeout, cancel, progress, .. } = call;
         let call = NativeCall { call_id, tool, arguments, timeout, cancel, progress: Some(progress) };
         // Off the actor thread: these tools read files and walk folders.
-        let work = tokio::spawn(async move { tools.call(call).await });
+        let work = vance_supervise::beside(async move { tools.call(call).await });
         Box::pin(async move {
             match work.await {
                 Ok(outcome) => outcome,

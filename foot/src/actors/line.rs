@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
@@ -20,7 +21,7 @@ use vance_shared::call::Outcome;
 use vance_shared::limits::{FRAME_BYTES, MESSAGE_BYTES, OUTBOX_FRAMES, SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES};
 use vance_shared::show::plain;
 use vance_shared::wire::{
-    CallResult, ClientConnected, Decoded, ErrorFrame, ToBrain, ToFoot, Welcome, decode_to_foot, encode, split,
+    Accepted, CallResult, ClientConnected, Decoded, ErrorFrame, ToBrain, ToFoot, Welcome, decode_to_foot, encode, split,
 };
 use vance_supervise::{ActorRef, Refusal};
 
@@ -32,6 +33,8 @@ use super::link::{Link, ToLink};
 use super::runs::Runs;
 use crate::journal::{self, CallJournal};
 
+/// How long the word that a call is accepted may wait for company.
+const ACCEPTED_WITHIN: Duration = Duration::from_millis(2);
 /// Pause before a restarting Dispatcher is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -108,6 +111,8 @@ async fn drive(mut job: Job) -> Result<End, End> {
         announced,
         journal: job.journal,
         waiting: VecDeque::new(),
+        accepted: Vec::new(),
+        accepted_by: Instant::now(),
         kept: None,
     };
     let reader = Reader { stream, control, dispatcher: job.dispatcher, runs: job.runs, heard: job.heard };
@@ -303,6 +308,9 @@ struct Writer {
     journal: Arc<dyn CallJournal>,
     /// Frames of a result, or of a change of the tool table.
     waiting: VecDeque<String>,
+    /// Told with the next frame, or soon: most calls are over at once, and then it costs no write of its own.
+    accepted: Vec<Accepted>,
+    accepted_by: Instant,
     kept: Option<FromJournal>,
 }
 
@@ -326,7 +334,19 @@ impl Writer {
                     }
                     tokio::select! {
                         biased;
-                        Some(frame) = self.control.recv() => encode(&frame),
+                        Some(frame) = self.control.recv() => match frame {
+                            ToBrain::Accepted(accepted) => {
+                                self.hold(accepted);
+                                continue;
+                            }
+                            frame => encode(&frame),
+                        },
+                        () = sleep_until(self.accepted_by), if !self.accepted.is_empty() => {
+                            if let Err(error) = self.tell_accepted().await {
+                                return ended(&error);
+                            }
+                            continue;
+                        }
                         Ok(()) = self.catalogue.changed() => {
                             let catalogue = Arc::clone(&self.catalogue.borrow_and_update());
                             self.changes(&catalogue);
@@ -343,17 +363,39 @@ impl Writer {
                     }
                 }
             };
-            if let Err(error) = self.sink.feed(Message::text(text)).await {
+            let told = match self.tell_accepted().await {
+                Ok(()) => self.sink.feed(Message::text(text)).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = told {
                 return ended(&error);
             }
         }
     }
 
+    /// No more than calls may be in flight.
+    fn hold(&mut self, accepted: Accepted) {
+        if self.accepted.is_empty() {
+            self.accepted_by = Instant::now() + ACCEPTED_WITHIN;
+        }
+        self.accepted.push(accepted);
+    }
+
+    async fn tell_accepted(&mut self) -> Result<(), Error> {
+        for accepted in std::mem::take(&mut self.accepted) {
+            self.sink.feed(Message::text(encode(&ToBrain::Accepted(accepted)))).await?;
+        }
+        Ok(())
+    }
+
     /// The next frame that needs no waiting. Results at hand are taken without a flush in between; the first one that the
     /// journal holds is left in `kept`.
     fn at_hand(&mut self) -> Option<String> {
-        if let Ok(frame) = self.control.try_recv() {
-            return Some(encode(&frame));
+        while let Ok(frame) = self.control.try_recv() {
+            match frame {
+                ToBrain::Accepted(accepted) => self.hold(accepted),
+                frame => return Some(encode(&frame)),
+            }
         }
         if self.waiting.is_empty() && self.kept.is_none() {
             match self.results.try_recv() {

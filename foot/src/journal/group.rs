@@ -29,6 +29,8 @@ pub(super) struct Change {
 pub(super) struct Group {
     changes: HashMap<CallId, Change>,
     reports: Vec<(CallId, mpsc::Sender<Written>)>,
+    /// Beginnings and results of calls that may not run twice, or of which that is not known here.
+    unsafe_changes: bool,
 }
 
 impl Group {
@@ -43,6 +45,7 @@ impl Group {
         if let Some(report) = report {
             self.reports.push((call_id.clone(), report));
         }
+        self.unsafe_changes |= replay == Replay::Unsafe;
         let state = RowState::Running { attached: false };
         self.changes.insert(call_id, Change { attempt, tool, replay, state, outcome: None });
     }
@@ -52,6 +55,8 @@ impl Group {
         change.attempt = change.attempt.max(result.attempt);
         change.state = RowState::Finished;
         change.outcome = Some(result.outcome);
+        let is_unsafe = change.replay == Replay::Unsafe;
+        self.unsafe_changes |= is_unsafe;
     }
 
     pub(super) fn forget(&mut self, call_id: CallId) {
@@ -98,9 +103,15 @@ impl Group {
         !self.reports.is_empty()
     }
 
+    /// True if all of it is of calls that may run twice, or is over.
+    pub(super) fn is_safe(&self) -> bool {
+        !self.unsafe_changes
+    }
+
     /// All is written: tells those who wait.
     pub(super) fn written(&mut self) {
         self.changes.clear();
+        self.unsafe_changes = false;
         self.report(Ok(()));
     }
 

@@ -10,6 +10,8 @@ use super::{Kept, Op};
 
 /// How long a write that nobody waits for may be collected: calls that are over by then cost one row.
 const COLLECT: Duration = Duration::from_millis(2);
+/// The same while all of them are of calls that may run twice: a process that is killed meanwhile costs them another run.
+const COLLECT_SAFE: Duration = Duration::from_millis(20);
 /// Changes of one transaction: bounds the wait of who comes next.
 const MAX_GROUP: usize = 512;
 /// Until a failed write is tried again.
@@ -52,21 +54,23 @@ struct Writer {
 impl Writer {
     /// Takes what comes until somebody waits and the queue is dry, the time is over, or the group is full. False: no more will come.
     fn collect(&mut self, ops: &Receiver<Op>, waiting: &AtomicUsize) -> bool {
-        let until = Instant::now() + COLLECT;
+        let begun = Instant::now();
         while self.group.len() < MAX_GROUP {
-            let next = match ops.try_recv() {
-                Ok(op) => Ok(op),
-                Err(TryRecvError::Disconnected) => return false,
-                Err(TryRecvError::Empty) if self.group.is_empty() || self.group.is_durable() => return true,
-                Err(TryRecvError::Empty) => ops.recv_timeout(until.saturating_duration_since(Instant::now())),
-            };
-            match next {
+            match ops.try_recv() {
                 Ok(op) => {
                     waiting.fetch_sub(1, Ordering::Relaxed);
                     self.take(op);
                 }
-                Err(RecvTimeoutError::Timeout) => return true,
-                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => {
+                    let within = if self.group.is_safe() { COLLECT_SAFE } else { COLLECT };
+                    let left = within.saturating_sub(begun.elapsed());
+                    if self.group.is_empty() || self.group.is_durable() || left.is_zero() {
+                        return true;
+                    }
+                    // Woken by writes that somebody waits for.
+                    std::thread::park_timeout(left.min(COLLECT));
+                }
             }
         }
         true
