@@ -4,13 +4,14 @@ CARGO ?= cargo
 VANCE_TEST_CACHE ?= $(HOME)/.cache/vancetope-test
 export VANCE_TEST_CACHE
 
-.PHONY: help demo dev build test lint unit nightly components
+.PHONY: help demo dev build test lint unit nightly bench components
 
 help:
 	@echo "make demo     a task tree over a Brain, two Feet and real MCP servers, live in the terminal"
 	@echo "make dev      a Brain with a Foot, for daily use (Ctrl-C ends both)"
 	@echo "make test     everything from a fresh checkout to passed tests"
 	@echo "make nightly  the same with many more random cases"
+	@echo "make bench    speed and size, beside the least that they can cost on this machine (minutes to build, four to run)"
 
 build:
 	$(CARGO) build --locked --workspace --bins
@@ -39,4 +40,9 @@ unit:
 test: components lint unit
 
 nightly: components lint
-	PROPTEST_CASES=5000 $(CARGO) nextest run --locked --workspace --no-fail-fast
+	PROPTEST_CASES=5000 SEEDS=1000 $(CARGO) nextest run --locked --workspace --no-fail-fast
+
+# Results are kept in target/bench. A quiet machine, please.
+bench:
+	$(CARGO) build --locked --release --workspace --bins
+	target/release/vance-bench

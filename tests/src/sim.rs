@@ -92,6 +92,9 @@ impl std::io::Write for Log {
     }
 }
 
+/// Whose actor is to fall (a Foot's, or the Brain's), and which.
+type Strike = (Option<usize>, String);
+
 /// What outlives the machines.
 #[derive(Debug, Clone)]
 struct Shared {
@@ -103,7 +106,7 @@ struct Shared {
     person: Arc<Mutex<Person>>,
     addresses: Arc<Mutex<Vec<IpAddr>>>,
     /// Actors that are to fall: of a Foot, or of the Brain.
-    strikes: Arc<Mutex<Vec<(Option<usize>, String)>>>,
+    strikes: Arc<Mutex<Vec<Strike>>>,
     /// Starts of each Foot's process.
     lives: Arc<Mutex<Vec<u32>>>,
     /// Which Feet say that they are attached.
@@ -260,12 +263,13 @@ fn simulate(scenario: &Scenario, shared: Shared) -> Result<Ended, String> {
     let mut troubles = Troubles::new(scenario, &shared);
     let mut look_at = LOOK;
     let mut all = false;
+    let wanted = Tree::count(scenario.trees.iter().map(|(_, tasks)| tasks));
     while !all && sim.elapsed() < scenario.limit {
         troubles.step(&mut sim);
         sim.step().map_err(|error| format!("a machine failed: {error}\n{}", shared.story.lines().join("\n")))?;
         if sim.elapsed() >= look_at {
             look_at += LOOK;
-            all = troubles.are_over(sim.elapsed()) && is_done(&shared, scenario.tasks().count());
+            all = troubles.are_over(sim.elapsed()) && is_done(&shared, wanted);
         }
     }
     let (tasks, counted) = tasks(&shared)?;

@@ -20,6 +20,9 @@ use super::{BRAIN, PORT, Shared, lock};
 /// How often the machine looks whether it is to make a part of the Foot fall.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Not an actor: the whole Foot is asked to stop.
+pub(super) const STOP: &str = "stop";
+
 /// Which steps ran, in order: only the tools write it.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger(Arc<Mutex<Vec<(String, usize)>>>);
@@ -155,7 +158,13 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
                 return Ok(());
             }
             () = sleep(LOOK) => {
-                if let Some(part) = shared.take_strike(Some(index)) {
+                let struck = shared.take_strike(Some(index));
+                if struck.as_deref() == Some(STOP) {
+                    shared.story.note(format!("foot {index} stops as asked"));
+                    foot.shutdown().await;
+                    return Ok(());
+                }
+                if let Some(part) = struck {
                     let fell = foot.strike(&part).await;
                     shared.story.note(format!("foot {index}: {part} struck: {fell}"));
                 }

@@ -1,6 +1,6 @@
 //! The trees that are submitted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,6 +16,12 @@ pub struct Wanted {
     pub steps: Vec<String>,
     /// May another Foot go on?
     pub any_client: bool,
+    /// Its offline strategy is `queue`, not `block`.
+    pub queues: bool,
+    /// An unknown outcome is run again by itself.
+    pub runs_unknown_again: bool,
+    /// The id of a task around it.
+    pub within: Option<String>,
 }
 
 impl Wanted {
@@ -29,7 +35,11 @@ impl Wanted {
                 json!({ "call": tool, "with": { argument: format!("{}.{n}", self.id) } })
             })
             .collect();
-        json!({ "id": self.id, "depends_on": self.depends_on, "any_client": self.any_client, "steps": steps })
+        json!({
+            "id": self.id, "depends_on": self.depends_on, "any_client": self.any_client, "steps": steps,
+            "offline_strategy": if self.queues { "queue" } else { "block" },
+            "on_unknown": if self.runs_unknown_again { "retry" } else { "ask" },
+        })
     }
 }
 
@@ -45,7 +55,19 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn new(due: Duration, tasks: &[Wanted]) -> Self {
-        let tasks: Vec<Value> = tasks.iter().map(Wanted::json).collect();
-        Self { due, text: json!({ "tasks": tasks }).to_string(), taken: None }
+        let around: BTreeSet<&String> = tasks.iter().filter_map(|task| task.within.as_ref()).collect();
+        let within = |around: Option<&String>| -> Vec<Value> {
+            tasks.iter().filter(|task| task.within.as_ref() == around).map(Wanted::json).collect()
+        };
+        let mut all = within(None);
+        all.extend(around.into_iter().map(|id| json!({ "id": id, "children": within(Some(id)) })));
+        Self { due, text: json!({ "tasks": all }).to_string(), taken: None }
+    }
+
+    /// Tasks of all trees, with those around others.
+    pub(super) fn count<'a>(trees: impl Iterator<Item = &'a Vec<Wanted>>) -> usize {
+        let around =
+            |tasks: &Vec<Wanted>| tasks.iter().filter_map(|task| task.within.as_ref()).collect::<BTreeSet<_>>().len();
+        trees.map(|tasks| tasks.len() + around(tasks)).sum()
     }
 }

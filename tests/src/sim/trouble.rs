@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use turmoil::Sim;
 
+use super::foot::STOP;
 use super::line::End;
 use super::{BRAIN, Scenario, Shared, clock, disk, foot_name, lock};
 
 /// Parts of a Foot that may fall, and actors of the Brain.
-const FOOT_PARTS: [&str; 2] = ["dispatcher", "link"];
+const FOOT_PARTS: [&str; 3] = ["dispatcher", "link", STOP];
 const BRAIN_PARTS: [&str; 5] = ["session", "task", "task", "scheduler", "registry"];
 
 /// What may go wrong.
