@@ -32,9 +32,10 @@ impl TraceContext {
     pub fn derived(&self, name: &str, number: u32) -> Self {
         let parts = [&self.trace_id.to_be_bytes()[..], name.as_bytes(), &[0], &number.to_be_bytes()];
         // FNV-1a: the ids must be the same in the next release.
-        let hash = parts.concat().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = parts
+            .concat()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
         Self { span_id: hash.max(1), ..*self }
     }
 

@@ -162,11 +162,24 @@ pub enum RowState {
 
 #[derive(Debug)]
 enum Entry {
-    Journalling { call: Box<Call>, cancelled: Option<String> },
-    Running { attempt: u32, traceparent: Option<TraceContext> },
+    Journalling {
+        call: Box<Call>,
+        cancelled: Option<String>,
+    },
+    Running {
+        attempt: u32,
+        traceparent: Option<TraceContext>,
+    },
     /// `sent`: when its result was offered last.
-    Finished { attempt: u32, traceparent: Option<TraceContext>, sent: Duration },
-    Interrupted { attempt: u32, replay: Replay },
+    Finished {
+        attempt: u32,
+        traceparent: Option<TraceContext>,
+        sent: Duration,
+    },
+    Interrupted {
+        attempt: u32,
+        replay: Replay,
+    },
 }
 
 /// The table of calls.
