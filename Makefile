@@ -40,7 +40,8 @@ unit:
 test: components lint unit
 
 nightly: components lint
-	PROPTEST_CASES=5000 SEEDS=1000 $(CARGO) nextest run --locked --workspace --no-fail-fast
+	$(CARGO) build --locked --workspace --bins
+	PROPTEST_CASES=5000 SEEDS=1000 $(CARGO) nextest run --locked --workspace --no-fail-fast --run-ignored all
 
 # Results are kept in target/bench. A quiet machine, please.
 bench:
