@@ -58,7 +58,9 @@ struct ProgressParams<'a> {
 /// The text of a line: half a character becomes U+FFFD, so that the rest of an answer survives.
 pub(crate) fn text_of(line: &[u8]) -> Cow<'_, str> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-    String::from_utf8_lossy(line.trim_ascii())
+    let line = line.trim_ascii();
+    // Checked at many times the speed of the lossy way, which hardly any line needs.
+    std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed)
 }
 
 /// Reads a line. `None`: it holds no message.

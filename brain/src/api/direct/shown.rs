@@ -52,8 +52,14 @@ pub(super) fn answer(call: Call<'_>, outcome: &Outcome) -> String {
         Outcome::Cancelled { reason } => (None, Some(Fault::new("cancelled", reason.clone()))),
         Outcome::Unknown { reason } => (None, Some(Fault::new("outcome_unknown", reason.clone()))),
     };
+    // The text stands there twice, and once escaped.
+    let bytes = result.as_ref().map_or(0, |shown| shown.content.get().len() * 2);
+    let mut body = Vec::with_capacity(bytes + 512);
     // Texts, numbers and raw JSON: this does not fail.
-    serde_json::to_string(&Answer { call, result, error }).unwrap_or_default()
+    match serde_json::to_writer(&mut body, &Answer { call, result, error }) {
+        Ok(()) => String::from_utf8(body).unwrap_or_default(),
+        Err(_) => String::new(),
+    }
 }
 
 #[cfg(test)]
