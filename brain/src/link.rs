@@ -59,8 +59,9 @@ const MAX_SHOWN: usize = 200;
 type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
 type Reader<S> = SplitStream<WebSocketStream<S>>;
 
-/// Serves a socket after its upgrade, to its end.
-pub async fn serve_socket<S>(brain: Brain, principal: Principal, io: S)
+/// Serves a socket after its upgrade, to its end. `place` is what a socket without a hello occupies: given back when it has
+/// been let in.
+pub async fn serve_socket<S, P>(brain: Brain, principal: Principal, io: S, place: P)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -78,7 +79,10 @@ where
         Err(refusal) => return refuse(&mut writer, refusal).await,
     };
     match Box::pin(admit(&brain, &principal, hello)).await {
-        Ok(admitted) => connected(admitted, writer, reader).await,
+        Ok(admitted) => {
+            drop(place);
+            connected(admitted, writer, reader).await;
+        }
         Err(refusal) => Box::pin(refuse(&mut writer, refusal)).await,
     }
 }

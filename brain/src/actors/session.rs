@@ -107,8 +107,8 @@ pub enum ToSession {
 pub struct DirectCall {
     /// The call.
     pub with: WithCall,
-    /// Its news.
-    pub news: mpsc::Sender<News>,
+    /// Its news. Boxed: a channel makes room for 32 at once, and a call has one or two.
+    pub news: mpsc::Sender<Box<News>>,
 }
 
 /// A client said hello.
@@ -155,7 +155,7 @@ pub struct SessionActor {
     handle: Arc<SessionHandle>,
     machine: Session,
     links: HashMap<ClientId, Link>,
-    direct: HashMap<CallId, mpsc::Sender<News>>,
+    direct: HashMap<CallId, mpsc::Sender<Box<News>>>,
     /// When the next look at deadlines is armed.
     armed_ms: Option<i64>,
     refused: Vec<Refused>,
@@ -269,7 +269,7 @@ impl SessionActor {
         let ended = matches!(news, News::Ended(_) | News::NotSent { .. });
         if let Some(waiter) = self.direct.get(&call_id) {
             // A waiter that does not read is gone or will ask again; its call ends with its own deadline.
-            waiter.try_send(news).ok();
+            waiter.try_send(Box::new(news)).ok();
             if ended {
                 self.direct.remove(&call_id);
             }

@@ -257,7 +257,7 @@ async fn deliver(
         }
         let mut until = deadline;
         loop {
-            match tokio::time::timeout_at(until, inbox.recv()).await {
+            match tokio::time::timeout_at(until, inbox.recv()).await.map(|news| news.map(|news| *news)) {
                 Ok(Some(News::Ended(outcome))) => {
                     abandon.session = None;
                     brain.directory.acknowledge(&sent.client_id, run.call_id.clone());

@@ -10,9 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, UPGRADE};
 use http::{StatusCode, Version};
 use hyper_util::rt::TokioIo;
-use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use vance_shared::limits::HELLO_WAIT;
 
 use super::App;
 use super::answer::Answer;
@@ -45,15 +43,9 @@ pub(super) async fn upgrade(
             Ok(upgraded) => TokioIo::new(upgraded),
             Err(error) => return tracing::debug!(%error, "a client went away before its upgrade"),
         };
-        let mut serving = std::pin::pin!(link::serve_socket(brain, caller, io));
-        let mut place = Some(place);
-        loop {
-            tokio::select! {
-                () = serving.as_mut() => return,
-                () = cut.cancelled() => return,
-                // A socket that is older has said its hello, or is being closed for its silence.
-                () = sleep(HELLO_WAIT), if place.is_some() => drop(place.take()),
-            }
+        tokio::select! {
+            () = link::serve_socket(brain, caller, io, place) => {}
+            () = cut.cancelled() => {}
         }
     });
     let mut response = Response::new(Body::empty());

@@ -62,7 +62,7 @@ pub(crate) async fn wait(
                 flight.done();
                 // What was said before the answer is heard before it.
                 while let (Ok(report), Some(sink)) = (flight.progress.try_recv(), progress) {
-                    sink(report);
+                    sink(*report);
                 }
                 return Ended::Reply(reply);
             }
@@ -73,7 +73,7 @@ pub(crate) async fn wait(
             Some(report) = flight.progress.recv() => {
                 deadline.progressed(Instant::now());
                 if let Some(sink) = progress {
-                    sink(report);
+                    sink(*report);
                 }
             }
             () = tokio::time::sleep_until(deadline.at) => {
@@ -232,7 +232,7 @@ mod tests {
         let mut deadline = Deadline::new(begin, Duration::from_secs(10), Duration::from_secs(100));
         let speak = async {
             tokio::time::sleep(Duration::from_secs(8)).await;
-            reports.send(Progress { fraction: None, message: None }).await.unwrap();
+            reports.send(Box::new(Progress { fraction: None, message: None })).await.unwrap();
         };
         let cancel = CancellationToken::new();
         let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None), speak);

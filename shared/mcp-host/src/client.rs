@@ -23,10 +23,10 @@ const LOG_CHARS: usize = 2_000;
 
 /// Who waits for progress over HTTP, by the SDK's token. A lock, because the SDK's tasks report and every caller registers; one map operation each.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Listeners(Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<Progress>>>>);
+pub(crate) struct Listeners(Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<Box<Progress>>>>>);
 
 impl Listeners {
-    pub(crate) fn add(&self, token: ProgressToken, to: mpsc::Sender<Progress>) {
+    pub(crate) fn add(&self, token: ProgressToken, to: mpsc::Sender<Box<Progress>>) {
         self.map().insert(token, to);
     }
 
@@ -34,7 +34,7 @@ impl Listeners {
         self.map().remove(token);
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<ProgressToken, mpsc::Sender<Progress>>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<ProgressToken, mpsc::Sender<Box<Progress>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,7 +112,7 @@ impl ClientHandler for Client {
         let fraction = params.total.filter(|total| *total > 0.0).map(|total| (params.progress / total).clamp(0.0, 1.0));
         let to = self.listeners.map().get(&params.progress_token).cloned();
         if let Some(to) = to
-            && to.try_send(Progress { fraction, message: params.message }).is_err()
+            && to.try_send(Box::new(Progress { fraction, message: params.message })).is_err()
         {
             tracing::trace!(pack = %self.pack, "a progress report too many");
         }

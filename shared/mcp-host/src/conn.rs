@@ -149,7 +149,7 @@ async fn exchange(
     request: ClientRequest,
     options: PeerRequestOptions,
     listeners: &Listeners,
-    progress: mpsc::Sender<Progress>,
+    progress: mpsc::Sender<Box<Progress>>,
     mut cancelled: oneshot::Receiver<String>,
 ) -> Option<(Reply, Option<String>)> {
     let sent = tokio::select! {

@@ -41,14 +41,14 @@ type Cancel = Box<dyn FnOnce(&str) + Send>;
 /// A request under way. Dropping it tells the server that nobody waits any more.
 pub(crate) struct InFlight {
     pub(crate) reply: std::pin::Pin<Box<dyn Future<Output = Reply> + Send>>,
-    pub(crate) progress: mpsc::Receiver<Progress>,
+    pub(crate) progress: mpsc::Receiver<Box<Progress>>,
     cancel: Option<Cancel>,
 }
 
 impl InFlight {
     pub(crate) fn new(
         reply: impl Future<Output = Reply> + Send + 'static,
-        progress: mpsc::Receiver<Progress>,
+        progress: mpsc::Receiver<Box<Progress>>,
         cancel: impl FnOnce(&str) + Send + 'static,
     ) -> Self {
         Self { reply: Box::pin(reply), progress, cancel: Some(Box::new(cancel)) }
@@ -134,7 +134,7 @@ enum Waiting {
 #[derive(Debug)]
 struct Waiter {
     reply: oneshot::Sender<Reply>,
-    progress: mpsc::Sender<Progress>,
+    progress: mpsc::Sender<Box<Progress>>,
     line: Arc<LineState>,
 }
 
@@ -188,7 +188,7 @@ impl Lane {
         id: u64,
         line: Line,
         reply: oneshot::Sender<Reply>,
-        progress: mpsc::Sender<Progress>,
+        progress: mpsc::Sender<Box<Progress>>,
         state: &Arc<LineState>,
     ) -> Result<(), Reply> {
         let mut waiting = self.waiting();
@@ -279,7 +279,7 @@ impl Lane {
         }
         if let Waiting::Open(map) = &*self.waiting()
             && let Some(waiter) = map.get(&token)
-            && waiter.progress.try_send(progress).is_err()
+            && waiter.progress.try_send(Box::new(progress)).is_err()
         {
             tracing::trace!(token, "a progress report too many");
         }

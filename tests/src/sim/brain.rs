@@ -57,7 +57,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
 async fn serve_line(brain: Brain, mut line: Line<TcpStream>) {
     if upgrade(&mut line).await.is_some() {
         let principal = Principal { name: OWNER.into(), scopes: Scope::ALL.into() };
-        vance_brain::link::serve_socket(brain, principal, line).await;
+        vance_brain::link::serve_socket(brain, principal, line, ()).await;
     }
 }
 
