@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use vance_brain::rows;
 use vance_brain_core::task::{State, Task};
+use vance_foot_core::calls::Row;
 use vance_shared::ids::TaskId;
 
 mod brain;
@@ -274,7 +275,7 @@ fn simulate(scenario: &Scenario, shared: Shared) -> Result<Ended, String> {
     }
     let (tasks, counted) = tasks(&shared)?;
     let person = std::mem::take(&mut *lock(&shared.person));
-    let open: Vec<usize> = shared.shelves.iter().map(|shelf| lock(shelf).open()).collect();
+    let open: Vec<Vec<Row>> = shared.shelves.iter().map(|shelf| lock(shelf).open()).collect();
     let feet = format!("online {:?}, calls that are not acknowledged {open:?}", *lock(&shared.online));
     Ok(Ended {
         all,
@@ -294,7 +295,9 @@ fn foot_name(index: usize) -> String {
 
 /// All tasks are terminal, all Feet are attached, and no result waits for its acknowledgement.
 fn is_done(shared: &Shared, wanted: usize) -> bool {
-    if shared.shelves.iter().any(|shelf| lock(shelf).open() > 0) || !lock(&shared.online).iter().all(|online| *online) {
+    if shared.shelves.iter().any(|shelf| !lock(shelf).open().is_empty())
+        || !lock(&shared.online).iter().all(|online| *online)
+    {
         return false;
     }
     let disk = disk::look(&shared.disk);

@@ -9,7 +9,8 @@
 //! | interrupted | safe: run again; unsafe: unknown | - | finished, send | forgotten | forgotten | interrupted |
 //! | forgotten | outcome unknown, never run | - | - | - | - | forgotten |
 //!
-//! A result that is not acknowledged for a minute, though the line stands, is sent again.
+//! A result that is not acknowledged for a minute, though the line stands, is sent again; an interrupted safe call that is not sent
+//! again in that time is answered as unknown.
 //!
 //! After the loss of a journal, a second delivery of an unknown call of an unsafe tool is answered with an unknown outcome.
 //!
@@ -191,6 +192,7 @@ pub struct Calls {
     live: usize,
     max_live: usize,
     online: bool,
+    online_since: Duration,
     /// A journal before this one was lost: what is sent again may have run then.
     lost: bool,
 }
@@ -205,6 +207,7 @@ impl Calls {
             live: 0,
             max_live,
             online: false,
+            online_since: Duration::ZERO,
             lost: false,
         };
         for Row { call_id, attempt, replay, state } in rows {
@@ -288,7 +291,26 @@ impl Calls {
         }
         again.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let resend = |(call_id, attempt, traceparent)| Effect::Resend { call_id, attempt, traceparent };
-        again.into_iter().map(resend).collect()
+        let mut effects: Vec<Effect> = again.into_iter().map(resend).collect();
+        effects.extend(self.give_up_interrupted(now));
+        effects
+    }
+
+    /// An interrupted safe call that the Brain, which read of it in the hello, neither sends again nor acknowledges: the Brain
+    /// decides once more.
+    fn give_up_interrupted(&mut self, now: Duration) -> Vec<Effect> {
+        if !self.online || now.saturating_sub(self.online_since) < SEND_AGAIN {
+            return Vec::new();
+        }
+        let found = self.entries.iter().filter_map(|(call_id, entry)| match entry {
+            Entry::Interrupted { attempt, .. } => Some((call_id.clone(), *attempt)),
+            Entry::Journalling { .. } | Entry::Running { .. } | Entry::Finished { .. } => None,
+        });
+        let mut left: Vec<(CallId, u32)> = found.collect();
+        left.sort_unstable();
+        left.into_iter()
+            .flat_map(|(call_id, attempt)| self.finish(now, call_id, attempt, None, interrupted()))
+            .collect()
     }
 
     fn call(&mut self, now: Duration, call: Call, tool: Result<Replay, Fault>) -> Vec<Effect> {
@@ -435,7 +457,7 @@ impl Calls {
     }
 
     fn connected(&mut self, now: Duration, inflight: Vec<CallId>) -> Vec<Effect> {
-        self.online = true;
+        (self.online, self.online_since) = (true, now);
         let listed: std::collections::HashSet<CallId> = inflight.into_iter().collect();
         let mut ids: Vec<CallId> = self.entries.keys().cloned().collect();
         ids.sort_unstable();

@@ -37,8 +37,9 @@ pub(super) type SharedShelf = Arc<Mutex<Shelf>>;
 
 impl Shelf {
     /// Calls that the Brain has not acknowledged.
-    pub(super) fn open(&self) -> usize {
-        self.written.iter().filter(|entry| entry.row.state != RowState::Forgotten).count()
+    pub(super) fn open(&self) -> Vec<Row> {
+        let rows = self.written.iter().map(|entry| &entry.row);
+        rows.filter(|row| row.state != RowState::Forgotten).cloned().collect()
     }
 
     /// The machine goes down: what was written since the last flush is gone.

@@ -162,6 +162,16 @@ fn a_result_that_nobody_acknowledges_is_sent_again_on_the_same_line() {
 }
 
 #[test]
+fn an_interrupted_safe_call_that_nobody_sends_again_is_answered_as_unknown() {
+    let state = RowState::Running { attached: false };
+    let mut calls = Calls::boot([Row { call_id: id(1), attempt: 1, replay: Replay::Safe, state }], 8);
+    assert_eq!(words(&calls.apply(NOW, Event::Connected { inflight: vec![id(1)] })), [""; 0]);
+    assert_eq!(words(&calls.apply(NOW, Event::Tick)), [""; 0], "the Brain may still send it again");
+    assert_eq!(words(&calls.apply(NOW + SEND_AGAIN, Event::Tick)), ["store unknown", "send unknown"]);
+    assert_eq!(words(&calls.apply(NOW + SEND_AGAIN, ack(1))), ["forget"]);
+}
+
+#[test]
 fn after_the_loss_of_a_journal_nothing_unsafe_runs_a_second_time() {
     for (lost, attempt, replay, want) in [
         (true, 1, Replay::Unsafe, "begin durable"),
