@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+pub use crate::gate::{NeedsConsent, TrustedLaunch};
 use crate::names::PackName;
 use crate::tool::Replay;
 
@@ -79,28 +80,17 @@ pub struct LaunchPlan {
     pub replay: BTreeMap<String, Replay>,
     /// How often it may crash.
     pub restart: RestartBudget,
+    /// The file that says all this.
+    pub source: Source,
 }
 
-/// A plan that may be carried out. Whoever starts or connects something takes this by value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TrustedLaunch(LaunchPlan);
-
-/// A project's pack needs consent, which this release cannot ask for.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("pack '{}' comes with the working directory and needs consent", .0.pack)]
-pub struct NeedsConsent(pub LaunchPlan);
-
-impl TrustedLaunch {
-    /// A pack from the user's (or the Brain's) own home needs no question; a project's does.
-    pub fn own_home(plan: LaunchPlan) -> Result<Self, Box<NeedsConsent>> {
-        match plan.origin {
-            Origin::Global | Origin::Server => Ok(Self(plan)),
-            Origin::Project => Err(Box::new(NeedsConsent(plan))),
-        }
-    }
-
-    /// What was trusted.
-    pub fn plan(&self) -> &LaunchPlan {
-        &self.0
-    }
+/// What the gate has to know of the pack file besides the plan. The default is that of a plan without a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The file, as its reader named it.
+    pub file: String,
+    /// The whole pack as canonical JSON (sorted keys), unknown fields included, `enabled` left out: what a digest is made of.
+    pub canonical: String,
+    /// The last part of the url's query is a credential of `auth`, not a part of the address.
+    pub credential_in_query: bool,
 }

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod doc;
+pub mod gate;
 pub mod ids;
 pub mod json;
 pub mod launch;

@@ -2,13 +2,15 @@
 //! the user's own is an error in one that came with the working directory.
 
 use crate::doc::{Fields, Node, Problem, Problems, read_json, ticked};
-use crate::launch::{LaunchPlan, Origin};
+use crate::launch::{LaunchPlan, Origin, Source};
 use crate::names::PackName;
 
+mod canon;
 mod command;
 mod endpoint;
 mod mcp;
 mod references;
+pub use canon::canonical;
 
 /// Largest pack file: a pack is a command line or an endpoint, not a program.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
@@ -174,8 +176,13 @@ fn envelope(
             false => report.odd(line, message),
         }
     }
-    let shell =
-        mcp::Envelope { name: name.clone(), labels: labels.clone(), disabled_sub_tools: disabled_sub_tools.clone() };
+    let source = Source { file: file.to_owned(), canonical: canon::without_enabled(node), credential_in_query: false };
+    let shell = mcp::Envelope {
+        name: name.clone(),
+        labels: labels.clone(),
+        disabled_sub_tools: disabled_sub_tools.clone(),
+        source,
+    };
     let body = match (kind, parameters) {
         (Some(Type::RestApi), _) if off => PackBody::RestApi,
         (Some(Type::RestApi), _) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Report, command, endpoint, references};
 use crate::doc::{Fields, Node, nearest_field, ticked};
-use crate::launch::{LaunchPlan, Origin, RestartBudget};
+use crate::launch::{LaunchPlan, Origin, RestartBudget, Source, Transport};
 use crate::names::PackName;
 use crate::tool::Replay;
 
@@ -23,6 +23,7 @@ pub(super) struct Envelope {
     pub(super) name: Option<PackName>,
     pub(super) labels: Vec<String>,
     pub(super) disabled_sub_tools: Vec<String>,
+    pub(super) source: Source,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,10 +72,13 @@ pub(super) fn plan(node: &Node, envelope: Envelope, report: &Report<'_>) -> Opti
     let replay = replay(&mut fields, report);
     let restart = restart(&mut fields, report);
     report.finish(&fields);
+    let transport = transport?;
+    let mut source = envelope.source;
+    source.credential_in_query = matches!(&transport, Transport::Http { .. }) && credential_in_query(node);
     Some(LaunchPlan {
         pack: envelope.name?,
         origin: report.origin,
-        transport: transport?,
+        transport,
         init_timeout: Duration::from_secs(init_seconds),
         call_timeout: Duration::from_secs(call_seconds),
         labels: envelope.labels,
@@ -82,7 +86,15 @@ pub(super) fn plan(node: &Node, envelope: Envelope, report: &Report<'_>) -> Opti
         default_args,
         replay,
         restart,
+        source,
     })
+}
+
+/// Whether `auth` puts its value behind the url's `?`, in either of its forms.
+fn credential_in_query(parameters: &Node) -> bool {
+    let Some(auth) = parameters.get("auth") else { return false };
+    let forms = std::iter::once(auth).chain(auth.as_map().unwrap_or_default().iter().map(|field| &field.value));
+    forms.into_iter().any(|form| form.get("queryParamName").is_some())
 }
 
 /// Without a transport nobody can say which fields are unused.

@@ -19,6 +19,7 @@ fn plan() -> LaunchPlan {
         default_args: Map::new(),
         replay: BTreeMap::new(),
         restart: RestartBudget::default(),
+        source: vance_shared::launch::Source::default(),
     }
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn plan(transport: Transport) -> LaunchPlan {
         default_args: Map::new(),
         replay: BTreeMap::new(),
         restart: RestartBudget { max_restarts: 2, within: Duration::from_secs(60) },
+        source: vance_shared::launch::Source::default(),
     }
 }
 

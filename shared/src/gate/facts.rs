@@ -1,0 +1,124 @@
+//! What there is to say about a pack beyond its command: as lines for the prompt, and for the difference to what was allowed before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{FileHash, Project, quote};
+use crate::launch::{LaunchPlan, Transport};
+
+/// Variables that decide what code runs or whom it talks to, by their beginnings in lower case; a `*` is any end.
+const CHANGES_WHAT_RUNS: [&str; 62] = [
+    "ld_*", "dyld_*", "path", "pathext", "home", "shell", "env", "ifs", "bash_env", "bash_func*", "ps4", "prompt_command",
+    "node_*", "npm_*", "yarn_*", "pnpm_*", "bun_*", "deno_*", "corepack_*", "python*", "pip_*", "uv_*", "poetry_*",
+    "virtual_env", "conda_*", "perl*", "ruby*", "gem_*", "bundle_*", "java_*", "_java_options", "jdk_*", "classpath",
+    "maven_*", "gradle_*", "dotnet_*", "cor_*", "coreclr_*", "go*", "cgo_*", "cargo_*", "rust*", "lua_*", "php*", "r_*",
+    "git_*", "ssh_*", "docker_*", "editor", "visual", "pager", "browser", "less*", "manpager", "gconv_path", "locpath",
+    "openssl_*", "ssl_*", "xdg_*", "http_proxy", "https_proxy", "all_proxy",
+];
+
+/// Whether a variable can change which code a program runs, or whom it talks to: marked in the prompt, and files in its value are hashed.
+pub fn changes_what_runs(variable: &str) -> bool {
+    let name = variable.to_ascii_lowercase();
+    CHANGES_WHAT_RUNS.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *known,
+    })
+}
+
+/// Names of the user's variables whose values the pack would get: never the values.
+pub fn sends(plan: &LaunchPlan) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut note = |text: &str| references(text, &mut names);
+    match &plan.transport {
+        Transport::Stdio { argv: _, cwd: _, env } => env.values().for_each(|value| note(value)),
+        Transport::Http { url, headers } => {
+            note(url);
+            headers.values().for_each(|value| note(value));
+        }
+    }
+    plan.default_args.values().for_each(|value| texts(value, &mut note));
+    names
+}
+
+fn references(text: &str, names: &mut BTreeSet<String>) {
+    for part in text.split("${env:").skip(1) {
+        if let Some((name, _)) = part.split_once('}') {
+            names.insert(name.to_owned());
+        }
+    }
+}
+
+fn texts(value: &Value, note: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => note(text),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, note)),
+        Value::Object(fields) => fields.values().for_each(|field| texts(field, note)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// What a prompt shows and an entry remembers beside the reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Variables that the pack sets.
+    pub(super) env: BTreeMap<String, String>,
+    /// Headers that it sends.
+    pub(super) headers: BTreeMap<String, String>,
+    /// How it logs in, and TLS settings.
+    pub(super) access: BTreeMap<String, String>,
+    /// Variables of the user's that it gets.
+    pub(super) sends: BTreeSet<String>,
+    /// Its own choice of a directory.
+    pub(super) cwd: Option<String>,
+    /// Local files with their hashes; those of the project are relative to it.
+    pub(super) files: BTreeMap<String, String>,
+}
+
+impl Facts {
+    pub(super) fn of(plan: &LaunchPlan, project: &Project, files: &[FileHash]) -> Self {
+        let mut facts = Self { sends: sends(plan), ..Self::default() };
+        match &plan.transport {
+            Transport::Stdio { argv: _, cwd, env } => {
+                facts.cwd.clone_from(cwd);
+                facts.env.clone_from(env);
+            }
+            Transport::Http { url: _, headers } => {
+                facts.headers.clone_from(headers);
+            }
+        }
+        for FileHash { path, sha256 } in files {
+            facts.files.insert(file_name(path, project), sha256.to_string());
+        }
+        facts
+    }
+
+    /// Nothing beyond a command or an address.
+    pub(super) fn is_plain(&self) -> bool {
+        let Self { env, headers, access, sends, cwd, files } = self;
+        let project_file = files.keys().any(|file| !Path::new(file).is_absolute());
+        env.is_empty() && headers.is_empty() && access.is_empty() && sends.is_empty() && cwd.is_none() && !project_file
+    }
+
+    /// One line each, for the difference between two.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let Self { env, headers, access, sends, cwd, files } = self;
+        let mut lines: Vec<String> = cwd.iter().map(|cwd| format!("cwd {}", quote(cwd))).collect();
+        lines.extend(env.iter().map(|(name, value)| format!("env {}", assignment(name, value))));
+        lines.extend(headers.iter().map(|(name, value)| format!("header {}", assignment(name, value))));
+        lines.extend(access.iter().map(|(name, value)| format!("access {}", assignment(name, value))));
+        lines.extend(sends.iter().map(|name| format!("sends ${}", crate::show::plain(name))));
+        lines.extend(files.iter().map(|(file, hash)| format!("file {} {}", quote(file), crate::show::plain(hash))));
+        lines
+    }
+}
+
+/// `NAME=value`, quoted as the command is.
+pub(super) fn assignment(name: &str, value: &str) -> String {
+    format!("{}={}", quote(name), quote(value))
+}
+
+fn file_name(path: &Path, project: &Project) -> String {
+    path.strip_prefix(project.dir()).unwrap_or(path).to_string_lossy().into_owned()
+}

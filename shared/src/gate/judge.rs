@@ -1,0 +1,109 @@
+//! The judgement of one pack: trusted, to be asked, or denied.
+
+use std::collections::BTreeSet;
+
+use super::facts::Facts;
+use super::files::names_project;
+use super::{Book, Digest, Entry, FileHash, Project, Question, TrustedLaunch, digest, reach};
+use crate::launch::{LaunchPlan, Origin, Transport};
+use crate::names::PackName;
+
+/// What is known when a pack is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The store; empty if it could not be read or may not be believed.
+    pub book: &'a Book,
+    /// What was allowed once in this run.
+    pub once: &'a Once,
+    /// The user's own pack of the same name, which this one would replace.
+    pub replaces: Option<&'a LaunchPlan>,
+}
+
+/// What is to be done with a pack.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It may be started.
+    Trusted(TrustedLaunch),
+    /// A person has to be asked.
+    Ask(Box<Question>),
+    /// It is not started, and nobody is asked; the reason says why and what to do.
+    Denied(String),
+}
+
+/// What was allowed once: it holds for this run, and for exactly what was shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Once(BTreeSet<(PackName, Digest)>);
+
+impl Once {
+    /// Remembers a launch that was allowed once.
+    pub fn add(&mut self, launch: &TrustedLaunch) {
+        if let Some(digest) = launch.digest() {
+            self.0.insert((launch.plan().pack.clone(), digest));
+        }
+    }
+
+    /// Forgets a pack, as a revocation does.
+    pub fn forget(&mut self, pack: &PackName) {
+        self.0.retain(|(name, _)| name != pack);
+    }
+
+    fn holds(&self, pack: &PackName, digest: Digest) -> bool {
+        self.0.contains(&(pack.clone(), digest))
+    }
+}
+
+/// Judges a pack. `files`: of the paths that [`super::files`] names those that are files, hashed.
+pub fn judge(plan: LaunchPlan, project: &Project, files: Vec<FileHash>, known: Known<'_>) -> Verdict {
+    let plan = match plan.origin {
+        Origin::Global | Origin::Server => {
+            return Verdict::Trusted(TrustedLaunch { plan, digest: None, files: Vec::new() });
+        }
+        Origin::Project => plan,
+    };
+    if known.book.denial(project, &plan.pack).is_some() {
+        let pack = &plan.pack;
+        return Verdict::Denied(format!(
+            "you denied it for this project; `vancetope trust undeny {pack}` lets it ask again"
+        ));
+    }
+    let digest = digest(&plan, &files);
+    let facts = Facts::of(&plan, project, &files);
+    let entry = known.book.find(project, &plan.pack);
+    let plain = facts.is_plain() && !names_project(&plan, project) && !says_more(&plan);
+    let allowed = entry.is_some_and(|entry| covers(entry, &reach(&plan), digest, plain));
+    if let Some(reason) = super::reach::too_much(&plan) {
+        return Verdict::Denied(reason);
+    }
+    if allowed || known.once.holds(&plan.pack, digest) {
+        return Verdict::Trusted(TrustedLaunch { plan, digest: Some(digest), files });
+    }
+    let launch = TrustedLaunch { plan, digest: Some(digest), files };
+    Question::new(launch, project, digest, facts, entry.cloned(), known.replaces)
+        .map_or_else(Verdict::Denied, |question| Verdict::Ask(Box::new(question)))
+}
+
+/// Same reach, and the same digest; an entry without one covers only what its reach says in full.
+fn covers(entry: &Entry, reach: &str, digest: Digest, plain: bool) -> bool {
+    let same_reach = entry.reach == reach || super::reach::address_of(&entry.reach) == reach;
+    same_reach
+        && match entry.digest {
+            Some(consented) => consented == digest,
+            None => plain,
+        }
+}
+
+/// Whether the file says something that a person would have to see and a plan may not show, such as `"auth": "none"` beside a credential in the url.
+fn says_more(plan: &LaunchPlan) -> bool {
+    let parameters = serde_json::from_str::<serde_json::Value>(&plan.source.canonical)
+        .ok()
+        .and_then(|pack| pack.get("parameters").and_then(|p| p.as_object().cloned()));
+    let Some(parameters) = parameters else { return true };
+    let fields: &[&str] = match plan.transport {
+        Transport::Stdio { .. } => &["env", "cwd"],
+        Transport::Http { .. } => &["headers", "auth", "tls"],
+    };
+    let empty = |value: &serde_json::Value| {
+        value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) || value == "none"
+    };
+    plan.source.credential_in_query || fields.iter().any(|field| parameters.get(*field).is_some_and(|v| !empty(v)))
+}
