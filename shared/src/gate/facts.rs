@@ -33,7 +33,7 @@ pub fn sends(plan: &LaunchPlan) -> BTreeSet<String> {
     let mut note = |text: &str| references(text, &mut names);
     match &plan.transport {
         Transport::Stdio { argv: _, cwd: _, env } => env.values().for_each(|value| note(value)),
-        Transport::Http { url, headers } => {
+        Transport::Http { url, headers, .. } => {
             note(url);
             headers.values().for_each(|value| note(value));
         }
@@ -84,7 +84,7 @@ impl Facts {
                 facts.cwd.clone_from(cwd);
                 facts.env.clone_from(env);
             }
-            Transport::Http { url: _, headers } => {
+            Transport::Http { url: _, headers, .. } => {
                 facts.headers.clone_from(headers);
             }
         }
