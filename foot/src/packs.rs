@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use vance_foot_core::merge::{LeftOut, PackFile, merge, needs_consent};
+use vance_foot_core::config::ToolPacks;
+use vance_foot_core::levels::levels;
+use vance_foot_core::merge::{LeftOut, Merged, PackFile, merge, needs_consent};
 use vance_foot_core::select::select;
 use vance_shared::doc::Problem;
 use vance_shared::launch::{LaunchPlan, Origin};
@@ -41,8 +43,9 @@ pub fn read(paths: &Paths, local: bool) -> Packs {
             Err(error) => failed.push(left_out(&path, format!("cannot be read: {error}"))),
         }
     }
-    let merged = merge(files);
-    let selected = select(merged.packs);
+    let levels = levels(merge(files), Merged::default());
+    let selected = select(levels.packs, &ToolPacks::default(), &levels.failed);
+    let plans = selected.wanted.into_iter().map(|wanted| (wanted.plan.source.file.clone(), wanted.plan)).collect();
     let mut skipped = selected.skipped;
     if local {
         let global_dir = shown(&paths.global_packs);
@@ -50,8 +53,8 @@ pub fn read(paths: &Paths, local: bool) -> Packs {
         failed.extend(unreadable);
         skipped.extend(project.iter().map(|path| needs_consent(&shown(path), &global_dir)));
     }
-    failed.extend(merged.failed);
-    Packs { plans: selected.plans, skipped, failed, problems: merged.problems, warnings: merged.warnings }
+    failed.extend(levels.failed);
+    Packs { plans, skipped, failed, problems: levels.problems, warnings: levels.warnings }
 }
 
 /// `*.json` of a folder, sorted. A folder that is not there is empty.

@@ -3,6 +3,8 @@
 
 pub mod calls;
 pub mod command;
+pub mod config;
+pub mod levels;
 pub mod link;
 pub mod merge;
 pub mod permissions;

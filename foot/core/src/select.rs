@@ -1,66 +1,66 @@
 //! Which packs are wanted. The filters come in this order, each with a reason for what it takes out: the pack file's own
-//! `enabled`, then the project's selection, then consent.
-//!
-//! This release has the first filter. A selection by name is one more step here, on the same list and with the same reasons.
+//! `enabled`, then the selection of `config.yaml`, then (not here) consent.
 
+use vance_shared::doc::Problem;
 use vance_shared::launch::LaunchPlan;
 use vance_shared::pack::PackBody;
 
+use crate::config::ToolPacks;
+use crate::levels::Layered;
 use crate::merge::{Found, LeftOut};
 
-/// The packs to start and the ones that are not wanted.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Selected {
-    /// What to start, with the file that says so.
-    pub plans: Vec<(String, LaunchPlan)>,
-    /// What is left out.
-    pub skipped: Vec<LeftOut>,
+/// A pack that is wanted. Its file is `plan.source.file`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// What it would start or reach, given consent.
+    pub plan: LaunchPlan,
+    /// The user's own pack that counts instead if consent is not given.
+    pub fallback: Option<LaunchPlan>,
 }
 
-/// Takes the packs that are wanted.
-pub fn select(packs: Vec<Found>) -> Selected {
-    let mut selected = Selected::default();
-    for Found { file, pack } in packs {
-        let left_out =
-            |reason: &str| LeftOut { pack: pack.name.to_string(), file: file.clone(), reason: reason.to_owned() };
+/// The packs to judge and the ones that are not wanted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selected {
+    /// What is wanted.
+    pub wanted: Vec<Wanted>,
+    /// What is left out.
+    pub skipped: Vec<LeftOut>,
+    /// Names in the selection that no pack has.
+    pub warnings: Vec<Problem>,
+}
+
+/// Takes the packs that are wanted. `failed`: files that could not be loaded; a name in the selection may mean one of them.
+pub fn select(packs: Vec<Layered>, tool_packs: &ToolPacks, failed: &[LeftOut]) -> Selected {
+    let known: Vec<&str> =
+        packs.iter().map(|p| p.found.pack.name.as_str()).chain(failed.iter().map(|f| f.pack.as_str())).collect();
+    let mut selected = Selected { warnings: tool_packs.unmatched(&known), ..Selected::default() };
+    for Layered { found: Found { file, pack }, below } in packs {
+        let name = pack.name.to_string();
+        let left_out = |reason: String| LeftOut { pack: name.clone(), file: file.clone(), reason };
         if !pack.enabled {
-            selected.skipped.push(left_out("\"enabled\" is false in the pack file"));
+            selected.skipped.push(left_out("\"enabled\" is false in the pack file".to_owned()));
+            continue;
+        }
+        if let Some(reason) = tool_packs.reason_against(&name) {
+            selected.skipped.push(left_out(reason));
             continue;
         }
         match pack.body {
-            PackBody::Mcp(plan) => selected.plans.push((file, plan)),
-            PackBody::RestApi => {
-                selected.skipped.push(left_out("packs of type rest_api are not loaded by this release"))
+            PackBody::Mcp(plan) => {
+                let fallback = below.and_then(|below| match below.pack.body {
+                    PackBody::Mcp(plan) => Some(plan),
+                    PackBody::RestApi | PackBody::Nothing => None,
+                });
+                selected.wanted.push(Wanted { plan, fallback });
             }
-            PackBody::Nothing => selected.skipped.push(left_out("the pack has no parameters")),
+            PackBody::RestApi => {
+                selected.skipped.push(left_out("packs of type rest_api are not loaded by this release".to_owned()))
+            }
+            PackBody::Nothing => selected.skipped.push(left_out("the pack has no parameters".to_owned())),
         }
     }
     selected
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::merge::{PackFile, merge};
-    use vance_shared::launch::Origin;
-
-    #[test]
-    fn a_disabled_pack_is_skipped_with_its_reason() {
-        let text = |name: &str, enabled: bool| {
-            format!(
-                r#"{{"name":"{name}","enabled":{enabled},"type":"mcp_server","parameters":{{"transport":"stdio","command":["true"]}}}}"#
-            )
-        };
-        let file = |name: &str, enabled| PackFile {
-            file: format!("{name}.json"),
-            text: text(name, enabled),
-            origin: Origin::Global,
-        };
-        let selected = select(merge([file("a", true), file("b", false)]).packs);
-        assert_eq!(selected.plans.len(), 1);
-        assert_eq!(selected.plans[0].1.pack.as_str(), "a");
-        assert_eq!(selected.skipped.len(), 1);
-        assert_eq!(selected.skipped[0].pack, "b");
-        assert!(selected.skipped[0].reason.contains("enabled"));
-    }
-}
+mod tests;
