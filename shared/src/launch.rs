@@ -36,9 +36,90 @@ pub enum Transport {
     Http {
         /// The endpoint; behind its `?` it may hold `${env:NAME}` (a key that the server wants in the query).
         url: String,
-        /// Constant headers (credentials included); values may hold `${env:NAME}`.
+        /// Constant headers (a bearer token or a key included); values may hold `${env:NAME}`.
         headers: BTreeMap<String, String>,
+        /// Credentials that are more than a constant header.
+        auth: Auth,
+        /// Whom to believe, and what to show them.
+        tls: Tls,
     },
+}
+
+impl Transport {
+    /// A server behind an address, without anything special.
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::Http { url: url.into(), headers: BTreeMap::new(), auth: Auth::default(), tls: Tls::default() }
+    }
+}
+
+/// How a client shows who it is, where a constant header (see [`Transport::Http`]) does not say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Auth {
+    /// The pack says nothing: a login is used if there was one, and asked for if the server wants one.
+    #[default]
+    IfAsked,
+    /// Nothing but what `headers` and `url` hold, whatever the server asks for.
+    Constant,
+    /// User and password; both may hold `${env:NAME}` and are encoded after that.
+    Basic {
+        /// The user's name, without a colon.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// A token from an authorization server.
+    OAuth(OAuth),
+}
+
+/// How tokens are got. `client_id` and `client_secret` may hold `${env:NAME}`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OAuth {
+    /// By whose right.
+    pub grant: Grant,
+    /// A client that is registered already; without it we register ourselves where the server lets us.
+    pub client_id: Option<String>,
+    /// Its secret.
+    pub client_secret: Option<String>,
+    /// The address of a client metadata document, for servers that take one instead of a registration.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for; empty: what the server says.
+    pub scopes: Vec<String>,
+    /// The authorization server where it is known. Its host may be a private one, as the pack names it literally.
+    pub issuer: Option<String>,
+    /// The token endpoint where nothing is to be discovered; for [`Grant::ClientCredentials`].
+    pub token_url: Option<String>,
+    /// The port of the answer's address, for clients that are registered with a fixed one.
+    pub callback_port: Option<u16>,
+}
+
+/// By whose right a client gets its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grant {
+    /// A person's, who logs in with a browser.
+    #[default]
+    AuthorizationCode,
+    /// Its own.
+    ClientCredentials,
+}
+
+/// TLS beyond the system's certificates. Paths are absolute or begin with `~/`; those of a project's pack may be relative to the project.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// Certificates (PEM) that are believed besides the system's.
+    pub ca_file: Option<String>,
+    /// Our certificate (PEM), with its key unless `client_key_file` holds that.
+    pub client_cert_file: Option<String>,
+    /// The key (PEM) of our certificate.
+    pub client_key_file: Option<String>,
+    /// Nothing is verified. Never in a project's pack.
+    pub insecure: bool,
+}
+
+impl Tls {
+    /// The files that it names, in the order of the fields.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        [&self.ca_file, &self.client_cert_file, &self.client_key_file].into_iter().flatten().map(String::as_str)
+    }
 }
 
 /// Restarts within a window before the server counts as failed.

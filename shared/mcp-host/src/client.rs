@@ -17,6 +17,7 @@ use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use crate::handle::{HostEnv, Progress};
+use crate::people::People;
 
 /// Longest server log message that is kept.
 const LOG_CHARS: usize = 2_000;
@@ -49,7 +50,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(pack: PackName, env: &HostEnv, changed: Arc<Notify>, listeners: Listeners) -> Self {
+    pub(crate) fn new(
+        pack: PackName,
+        env: &HostEnv,
+        _people: &People,
+        changed: Arc<Notify>,
+        listeners: Listeners,
+    ) -> Self {
         let roots: Vec<Root> = env.project_dir.as_deref().map(root).into_iter().collect();
         let mut capabilities = ClientCapabilities::default();
         if !roots.is_empty() {

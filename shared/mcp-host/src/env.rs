@@ -138,6 +138,16 @@ fn is_name(name: &str) -> bool {
 
 /// Expands every `${env:NAME}` of a text. `place` is the key that holds it, for the message. A variable that is empty counts as not set: an empty credential helps nobody.
 pub fn expand(text: &str, place: &str, ambient: &BTreeMap<OsString, OsString>) -> Result<String, EnvError> {
+    expand_with(text, place, ambient, str::to_owned)
+}
+
+/// Like [`expand`], with each value written as `write` says.
+pub fn expand_with(
+    text: &str,
+    place: &str,
+    ambient: &BTreeMap<OsString, OsString>,
+    write: impl Fn(&str) -> String,
+) -> Result<String, EnvError> {
     const OPEN: &str = "${env:";
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -152,7 +162,8 @@ pub fn expand(text: &str, place: &str, ambient: &BTreeMap<OsString, OsString>) -
             return Err(EnvError::Own { name: name.to_owned(), place: place.to_owned() });
         }
         let value = ambient.get(OsStr::new(name)).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
-        out.push_str(value.ok_or_else(|| EnvError::Unset { name: name.to_owned(), place: place.to_owned() })?);
+        let value = value.ok_or_else(|| EnvError::Unset { name: name.to_owned(), place: place.to_owned() })?;
+        out.push_str(&write(value));
         rest = tail;
     }
     out.push_str(rest);

@@ -3,15 +3,15 @@
 use std::error::Error;
 
 use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::auth::AuthError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use vance_shared::show::{plain, quoted};
 
+use crate::auth::{HttpError, is_unauthorized};
 use crate::lane::Reply;
 
 /// Characters of a foreign error that are worth showing.
 const SHOWN_CHARS: usize = 300;
-
-type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// What a failed request means, with the reason if the server has to be reached anew.
 pub(crate) fn verdict(error: ServiceError) -> (Reply, Option<String>) {
@@ -21,9 +21,7 @@ pub(crate) fn verdict(error: ServiceError) -> (Reply, Option<String>) {
         }
         ServiceError::TransportClosed => lost("the connection was closed".to_owned(), true, true),
         ServiceError::TransportSend(error) => match error.error.downcast_ref::<HttpError>() {
-            Some(error @ (StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_))) => {
-                (Reply::Refused(http(error)), None)
-            }
+            Some(error) if refuses(error) => (Reply::Refused(http(error)), None),
             Some(error) => {
                 let (began, gone) = reach(error);
                 lost(http(error), began, gone)
@@ -36,6 +34,25 @@ pub(crate) fn verdict(error: ServiceError) -> (Reply, Option<String>) {
 
 fn lost(why: String, began: bool, gone: bool) -> (Reply, Option<String>) {
     (Reply::Lost { why: why.clone(), began }, gone.then_some(why))
+}
+
+/// The server lets us in no more; nothing of the request reached a tool.
+fn refuses(error: &HttpError) -> bool {
+    matches!(
+        error,
+        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) | StreamableHttpError::Auth(_)
+    ) || is_unauthorized(error)
+}
+
+/// Whether a greeting failed for who we are.
+pub(crate) fn is_refusal(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            error.error.downcast_ref::<HttpError>().is_some_and(refuses)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_refusal(fallback),
+        _ => false,
+    }
 }
 
 /// (the request may have reached a tool, the server has to be reached anew)
@@ -72,6 +89,8 @@ fn http(error: &HttpError) -> String {
         StreamableHttpError::Client(error) => request(error),
         StreamableHttpError::AuthRequired(_) => "the server wants authorization (HTTP 401)".to_owned(),
         StreamableHttpError::InsufficientScope(_) => "the server refuses these credentials (HTTP 403)".to_owned(),
+        StreamableHttpError::Auth(AuthError::AuthorizationFailed(why)) => why.clone(),
+        error if is_unauthorized(error) => "the server wants authorization (HTTP 401)".to_owned(),
         StreamableHttpError::SessionExpired => "the server does not know the session any more (HTTP 404)".to_owned(),
         other => cut(other),
     }

@@ -2,6 +2,7 @@
 //!
 //! [`server()`] gives a handle to call with and a supervisor to start; [`guard`] is also what every other child of the product starts under.
 
+pub mod auth;
 mod budget;
 mod call;
 mod client;
@@ -11,8 +12,10 @@ mod fault;
 pub mod guard;
 mod handle;
 mod lane;
+mod http;
 mod life;
 mod line;
+mod people;
 mod link;
 mod server;
 mod shared;
@@ -23,6 +26,7 @@ mod tools;
 pub use call::ProgressSink;
 pub use conn::{CALL_ID_META, TRACEPARENT_META};
 pub use handle::{CallRequest, EventSink, HostEnv, HostEvent, HostState, McpHandle, Progress};
-pub use server::server;
+pub use people::People;
+pub use server::{server, server_with_people};
 pub use stdio::MAX_LINE_BYTES;
 pub use tools::{MAX_LIST_BYTES, MAX_PAGES, MAX_TOOLS};

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::Store;
 use crate::budget::SLOW_RETRY;
 use crate::conn::Conn;
 use crate::env;
@@ -25,6 +26,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 const RELIST_EVERY: Duration = Duration::from_millis(500);
 /// An HTTP server is asked this often whether it is still there; a pipe tells by itself.
 const PING_EVERY: Duration = Duration::from_secs(30);
+/// A login on the command line is noticed within this time.
+const LOOK_FOR_LOGIN: Duration = Duration::from_secs(1);
 /// A listening that ended is begun again after this.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -50,11 +53,19 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
         let memory = shared.memory();
         (memory.era, memory.failed)
     };
-    if failed && stopped_within(&stop, SLOW_RETRY).await {
+    if failed && rest(&shared, &stop).await {
         return End::Stopped;
     }
     let changed = Arc::new(Notify::new());
-    let to = Reach { plan: shared.plan(), env: shared.env(), era, changed: Arc::clone(&changed), stop: &stop };
+    let to = Reach {
+        launch: shared.launch(),
+        plan: shared.plan(),
+        env: shared.env(),
+        era,
+        changed: Arc::clone(&changed),
+        stop: &stop,
+        people: shared.people(),
+    };
     let (mut link, conn) = match link::reach(to).await {
         Ok(reached) => reached,
         Err(_) if stop.is_cancelled() => return End::Stopped,
@@ -203,8 +214,21 @@ async fn list(shared: &Shared, conn: &Conn) -> Result<(Table, Vec<String>), (Str
     }
 }
 
-async fn stopped_within(stop: &CancellationToken, time: Duration) -> bool {
-    tokio::time::timeout(time, stop.cancelled()).await.is_ok()
+/// Waits before a server that failed is tried again; a login wakes it. True: it is to stop.
+async fn rest(shared: &Shared, stop: &CancellationToken) -> bool {
+    let store = shared.login_store();
+    let before = store.as_ref().and_then(Store::written);
+    let login = async {
+        let Some(store) = store else { return std::future::pending().await };
+        while store.written() == before {
+            tokio::time::sleep(LOOK_FOR_LOGIN).await;
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => true,
+        () = login => false,
+        () = tokio::time::sleep(SLOW_RETRY) => false,
+    }
 }
 
 /// Calls are taken while this lives; also a panic ends that.

@@ -1,6 +1,5 @@
 //! Reaching a server: start or connect, greet, and know when it is over.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +12,9 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
-use vance_shared::launch::{LaunchPlan, Transport};
+use vance_shared::launch::{LaunchPlan, Transport, TrustedLaunch};
 
+use crate::auth::{HttpClient, LOGIN_WAIT, Session};
 use crate::client::{Client, Listeners};
 use crate::conn::{Conn, Http};
 use crate::env;
@@ -22,6 +22,8 @@ use crate::fault;
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::shared::Era;
+use crate::http::{self, Endpoint};
+use crate::people::People;
 use crate::stderr::LastWords;
 use crate::stdio::{self, Pipes};
 
@@ -35,10 +37,6 @@ const SHORT_GRACE: Duration = Duration::from_millis(300);
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// The SDK waits this long for an answer to `server/discover` before it tries `initialize`.
 const SDK_DISCOVER_WAIT: Duration = Duration::from_secs(10);
-/// To reach an HTTP server's port.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Redirects that stay on the same origin.
-const MAX_REDIRECTS: usize = 3;
 /// Ordinary requests at a time to one HTTP server: what one client may have in flight.
 const HTTP_REQUESTS: usize = vance_shared::limits::INFLIGHT_CALLS;
 
@@ -66,6 +64,7 @@ enum Body {
 /// Whom to reach, and how.
 pub(crate) struct Reach<'a> {
     pub(crate) plan: &'a LaunchPlan,
+    pub(crate) launch: &'a TrustedLaunch,
     pub(crate) env: &'a HostEnv,
     pub(crate) era: Era,
     /// Rung when the tools may have changed.
@@ -73,6 +72,8 @@ pub(crate) struct Reach<'a> {
     /// Gives the attempt up.
     pub(crate) stop: &'a CancellationToken,
 }
+    /// Whom to ask.
+    pub(crate) people: &'a People,
 
 /// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
 pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
@@ -94,7 +95,27 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
             })?;
             reach_child(to, child).await
         }
-        Transport::Http { url, headers } => reach_http(to, url, headers).await,
+        Transport::Http { url, headers, auth, tls } => {
+            let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(hopeless)?;
+            let client = http::client(tls, env.project_dir.as_deref()).map_err(hopeless)?;
+            let open = to.people.authorize.clone();
+            let session = Session::of(plan, env, &endpoint.url, open).map_err(|fault| hopeless(fault.to_string()))?;
+            reach_http(to, endpoint, client, session.map(Arc::new)).await
+        }
+    }
+}
+
+/// Whether what consent was given to is still what would run.
+async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv) -> Result<(), String> {
+    if launch.digest().is_none() {
+        return Ok(());
+            // What was put in a file's place meanwhile may be what runs now.
+            if let Err(why) = as_allowed(to.launch, env).await {
+                if let Err(error) = child.kill(Duration::ZERO).await {
+                    tracing::warn!(pack = %plan.pack, %error, "its end could not be confirmed");
+                }
+                return Err(hopeless(format!("{why}; it was killed")));
+            }
     }
 }
 
@@ -120,7 +141,7 @@ fn working_dir(plan: &LaunchPlan, env: &HostEnv, cwd: Option<&str>) -> Result<Pa
 }
 
 async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Conn), Refused> {
-    let Reach { plan, env, era, changed, stop } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people } = to;
     let refused = |why: String, next| Refused { why, hopeless: false, next };
     let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -128,7 +149,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     };
     let last_words = LastWords::follow(plan.pack.clone(), errors);
     let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
-    let client = Client::new(plan.pack.clone(), env, changed, Listeners::default());
+    let client = Client::new(plan.pack.clone(), env, people, changed, Listeners::default());
     let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;
     let mut body = Body::Child { child: Box::new(child), pipes: Arc::clone(&pipes), last_words };
     let fault = match greeted {
@@ -158,22 +179,37 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
 
 async fn reach_http(
     to: Reach<'_>,
-    url: &str,
-    headers: &std::collections::BTreeMap<String, String>,
+    endpoint: Endpoint,
+    client: reqwest::Client,
+    session: Option<Arc<Session>>,
 ) -> Result<(Link, Conn), Refused> {
-    let Reach { plan, env, era, changed, stop } = to;
-    let hopeless = |why: String| Refused { why, hopeless: true, next: era };
-    let headers = http_headers(headers).map_err(hopeless)?;
-    let client = http_client().map_err(|error| hopeless(fault::request(&error)))?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
-        .custom_headers(headers)
-        .max_concurrent_requests(HTTP_REQUESTS);
-    // A server that forgot its session may offer other tools now: we connect anew and look.
-    config.reinit_on_expired_session = false;
-    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let Reach { launch: _, plan, env, era, changed, stop, people } = to;
     let listeners = Listeners::default();
-    let service = Client::new(plan.pack.clone(), env, changed, listeners.clone());
-    let (why, fault) = match in_time(plan.init_timeout, stop, greet(service, transport, era)).await {
+    let attempt = async || {
+        let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
+            .custom_headers(endpoint.headers.clone())
+            .max_concurrent_requests(HTTP_REQUESTS);
+        // A server that forgot its session may offer other tools now: we connect anew and look.
+        config.reinit_on_expired_session = false;
+        let client = HttpClient::new(client.clone(), session.clone());
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let service = Client::new(plan.pack.clone(), env, people, Arc::clone(&changed), listeners.clone());
+        in_time(plan.init_timeout, stop, greet(service, transport, era)).await
+    };
+    let mut greeted = attempt().await;
+    let refusal = session.as_ref().filter(|_| matches!(greeted, Ok(Err(_)))).and_then(|session| session.refusal());
+    if let (Some(session), Some(challenge)) = (&session, refusal) {
+        // A person takes longer than a handshake may.
+        match in_time(LOGIN_WAIT, stop, session.login(&challenge)).await {
+            Ok(Ok(login)) => {
+                tracing::info!(pack = %plan.pack, issuer = login.issuer.as_deref().unwrap_or("-"), "logged in");
+                greeted = attempt().await;
+            }
+            Ok(Err(fault)) => return Err(Refused { why: fault.to_string(), hopeless: true, next: era }),
+            Err(Late) => greeted = Err(Late),
+        }
+    }
+    let (why, fault) = match greeted {
         Ok(Ok(running)) => {
             let (trouble, heard) = mpsc::channel(1);
             let conn = Conn::Http(Http { peer: running.peer().clone(), listeners, trouble });
@@ -181,37 +217,19 @@ async fn reach_http(
         }
         Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),
         Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
+            if let Some(session) = &session {
+                session.serve();
+            }
     };
     let next = match era {
         Era::Ask if fault || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
         Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
+        Ok(Err(error)) if fault::is_refusal(&error) => {
+            // Who is let in does not change by asking again.
+            return Err(Refused { why: fault::handshake(&error), hopeless: true, next: era });
+        }
     };
     Err(Refused { why, hopeless: false, next })
-}
-
-fn http_headers(
-    headers: &std::collections::BTreeMap<String, String>,
-) -> Result<HashMap<http::HeaderName, http::HeaderValue>, String> {
-    let ambient = env::ambient();
-    let mut out = HashMap::new();
-    for (name, value) in headers {
-        let value = env::expand(value, name, &ambient).map_err(|error| error.to_string())?;
-        let name = http::HeaderName::try_from(name.as_str())
-            .map_err(|_| format!("{} is no header name", vance_shared::show::quoted(name, 60)))?;
-        let mut value = http::HeaderValue::try_from(value)
-            .map_err(|_| format!("the value of header {name} has characters that no header may have"))?;
-        value.set_sensitive(true);
-        out.insert(name, value);
-    }
-    Ok(out)
-}
-
-fn http_client() -> reqwest::Result<reqwest::Client> {
-    let same_origin = reqwest::redirect::Policy::custom(|attempt| {
-        let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
-        if stays && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
-    });
-    reqwest::Client::builder().redirect(same_origin).connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).build()
 }
 
 /// The time is over, or the attempt was given up.

@@ -21,6 +21,7 @@ use vance_supervise::{
 use crate::budget::Verdict;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState, McpHandle};
 use crate::life::{End, live};
+use crate::people::People;
 use crate::shared::Shared;
 
 /// Waits between restarts.
@@ -30,7 +31,17 @@ const STOP_GRACE: Duration = Duration::from_secs(8);
 
 /// A server: its handle for callers, and the supervisor that keeps it. Nothing starts before the supervisor does.
 pub fn server(launch: TrustedLaunch, env: HostEnv, events: EventSink) -> (McpHandle, SupervisorSpec) {
-    let shared = Arc::new(Shared::new(launch, env, events));
+    server_with_people(launch, env, events, People::default())
+}
+
+/// The same where there are people to ask.
+pub fn server_with_people(
+    launch: TrustedLaunch,
+    env: HostEnv,
+    events: EventSink,
+    people: People,
+) -> (McpHandle, SupervisorSpec) {
+    let shared = Arc::new(Shared::new(launch, env, events, people));
     let plan = shared.plan();
     let name = format!("pack:{}", plan.pack);
     let reference: ActorRef<McpServer> = ActorRef::new(format!("mcp:{}", plan.pack));

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use vance_shared::launch::{LaunchPlan, TrustedLaunch};
+use vance_shared::launch::{Auth, LaunchPlan, Transport, TrustedLaunch};
 
+use crate::auth::Store;
 use crate::budget::Budget;
 use crate::conn::Conn;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
+use crate::people::People;
 use crate::tools::Table;
+use crate::{env, http};
 
 /// A connection that takes calls.
 pub(crate) struct Live {
@@ -42,6 +45,7 @@ pub(crate) struct Shared {
     launch: TrustedLaunch,
     env: HostEnv,
     events: EventSink,
+    people: People,
     state: ArcSwap<HostState>,
     live: ArcSwapOption<Live>,
     /// A lock for form's sake: only the one actor's life at a time touches it.
@@ -49,9 +53,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(launch: TrustedLaunch, env: HostEnv, events: EventSink) -> Self {
+    pub(crate) fn new(launch: TrustedLaunch, env: HostEnv, events: EventSink, people: People) -> Self {
         let state = ArcSwap::from_pointee(HostState::Starting);
-        Self { launch, env, events, state, live: ArcSwapOption::empty(), memory: Mutex::default() }
+        Self { launch, env, events, people, state, live: ArcSwapOption::empty(), memory: Mutex::default() }
+    }
+
+    pub(crate) fn launch(&self) -> &TrustedLaunch {
+        &self.launch
     }
 
     pub(crate) fn plan(&self) -> &LaunchPlan {
@@ -60,6 +68,20 @@ impl Shared {
 
     pub(crate) fn env(&self) -> &HostEnv {
         &self.env
+    }
+
+    pub(crate) fn people(&self) -> &People {
+        &self.people
+    }
+
+    /// Where a login to this server would be kept; none where it takes no login.
+    pub(crate) fn login_store(&self) -> Option<Store> {
+        let Transport::Http { url, headers, auth, .. } = &self.plan().transport else { return None };
+        if !matches!(auth, Auth::IfAsked | Auth::OAuth(_)) {
+            return None;
+        }
+        let endpoint = http::endpoint(url, headers, auth, &env::ambient()).ok()?;
+        Some(Store::new(&self.env.state_dir, &self.plan().pack, &endpoint.url))
     }
 
     pub(crate) fn state(&self) -> HostState {

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
 use host::{Host, code_of, json_of, run};
 use serde_json::json;
 use vance_mcp_host::guard::{self, GuardedChild, Spawn};
 use vance_mcp_host::{CALL_ID_META, HostState, TRACEPARENT_META};
 use vance_shared::call::Outcome;
-use vance_shared::launch::{LaunchPlan, Transport};
+use vance_shared::launch::{Auth, LaunchPlan, Tls, Transport};
 
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -44,7 +45,12 @@ async fn serve(dir: &Path, port: u16, words: &[&str]) -> GuardedChild {
 fn plan(port: u16, headers: &[(&str, &str)]) -> LaunchPlan {
     let headers: BTreeMap<String, String> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    host::plan(Transport::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers })
+    host::plan(Transport::Http {
+        url: format!("http://127.0.0.1:{port}/mcp"),
+        headers,
+        auth: Auth::Constant,
+        tls: Tls::default(),
+    })
 }
 
 async fn host_of(words: &[&str], headers: &[(&str, &str)]) -> (Host, GuardedChild) {
@@ -80,6 +86,90 @@ fn a_server_behind_http_takes_calls_with_their_metadata_and_its_session_is_close
 }
 
 #[test]
+#[test]
+fn a_server_that_wants_a_login_says_which_command_gives_one() {
+    run(async {
+        for (word, want) in [
+            ("401", "failed: needs a login: run `vancetope login fake`"),
+            ("quiet401", "failed: the server wants authorization (HTTP 401)"),
+        ] {
+            let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+            let server = serve(dir.path(), port, &[word]).await;
+            let host = Host::start(host::plan(Transport::http(format!("http://127.0.0.1:{port}/mcp"))), dir);
+            host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
+            assert_eq!(host.handle.state().to_string(), want);
+            finish(host, server).await;
+        }
+    });
+}
+
+#[test]
+fn user_and_password_are_encoded_after_their_variables_are_known() {
+    run(async {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let home = std::env::var("HOME").unwrap();
+        let pair = base64::engine::general_purpose::STANDARD.encode(format!("me:{home}"));
+        let server = serve(dir.path(), port, &[&format!("basic=Basic {pair}")]).await;
+        let mut plan = plan(port, &[]);
+        let Transport::Http { auth, .. } = &mut plan.transport else { panic!() };
+        *auth = Auth::Basic { user: "me".into(), password: "${env:HOME}".into() };
+        let host = Host::start(plan, dir);
+        host.up().await;
+        finish(host, server).await;
+    });
+}
+
+/// A certificate for 127.0.0.1 and its key; it signs itself.
+fn certificate(dir: &Path, name: &str) -> (String, String) {
+    let file = |end: &str| dir.join(format!("{name}.{end}")).to_str().unwrap().to_owned();
+    let (cert, key) = (file("pem"), file("key"));
+    let words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+    #[allow(clippy::disallowed_methods)] // a tool of the test, not of the product
+    let made = std::process::Command::new("openssl")
+        .args(words)
+        .args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &key, "-out", &cert])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+    (cert, key)
+}
+
+#[test]
+fn certificates_are_verified_against_the_packs_own_and_ours_is_shown() {
+    run(async {
+        let files = tempfile::tempdir().unwrap();
+        let (cert, key) = certificate(files.path(), "server");
+        let (own, own_key) = certificate(files.path(), "client");
+        let words = [format!("tls={cert},{key}"), format!("client={own}")];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let trust = || Tls { ca_file: Some(cert.clone()), ..Tls::default() };
+        let both = || Tls { client_cert_file: Some(own.clone()), client_key_file: Some(own_key.clone()), ..trust() };
+        for (tls, want) in [
+            (Tls::default(), Err("invalid peer certificate")),
+            (trust(), Err("CertificateRequired")),
+            (both(), Ok(())),
+            (Tls { ca_file: None, insecure: true, ..both() }, Ok(())),
+            (Tls { ca_file: Some(key.clone()), ..Tls::default() }, Err("has no certificates in PEM")),
+        ] {
+            let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+            let server = serve(dir.path(), port, &words).await;
+            let url = format!("https://127.0.0.1:{port}/mcp");
+            let plan = host::plan(Transport::Http { url, headers: BTreeMap::new(), auth: Auth::Constant, tls });
+            let host = Host::start(plan, dir);
+            match want {
+                Ok(()) => host.up().await,
+                Err(why) => {
+                    host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
+                    let state = host.handle.state().to_string();
+                    assert!(state.contains(why), "{state}");
+                }
+            }
+            finish(host, server).await;
+        }
+    });
+}
+
 fn a_forgotten_session_is_made_anew_and_the_tools_are_read_again() {
     run(async {
         let (host, server) = host_of(&[], &[]).await;
@@ -157,7 +247,7 @@ fn a_refusal_a_foreign_redirect_and_a_dead_port_fail_with_their_reason() {
         let elsewhere = free_port();
         let (home, other) = (tempfile::tempdir().unwrap(), format!("redirect=http://127.0.0.1:{elsewhere}/mcp"));
         let innocent = serve(home.path(), elsewhere, &[]).await;
-        for (word, reason) in [("401", "http 401"), (&other, "307")] {
+        for (word, reason) in [("401", "http 401"), ("quiet401", "http 401"), (&other, "307")] {
             let (host, server) = host_of(&[word], &[("Authorization", "Bearer secret")]).await;
             host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
             let state = host.handle.state().to_string();

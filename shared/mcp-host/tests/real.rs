@@ -4,7 +4,6 @@
 #[path = "support/host.rs"]
 mod host;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,7 +84,7 @@ fn server_everything_over_streamable_http() {
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let host = start(Transport::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new() });
+        let host = start(Transport::http(format!("http://127.0.0.1:{port}/mcp")));
         host.up().await;
         assert!(host.handle.tools().len() >= 13, "{:?}", host.tool_names());
         assert_eq!(text_of(&host.call("echo", message("over http")).await), "Echo: over http");

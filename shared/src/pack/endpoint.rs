@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use base64::Engine as _;
-
 use super::{Report, references};
-use crate::doc::{Fields, Node, ticked};
-use crate::launch::Transport;
+use crate::doc::{Fields, ticked};
+use crate::launch::{Auth, Transport};
+
+mod auth;
+mod tls;
 
 /// Headers that the protocol or the HTTP client sets; a constant would break the exchange.
 const OWN_HEADERS: [&str; 11] = [
@@ -25,36 +26,45 @@ const OWN_HEADERS: [&str; 11] = [
     "upgrade",
 ];
 
+/// Where most credentials go.
+const AUTHORIZATION: &str = "Authorization";
+
 /// Reads `url`, `headers`, `auth` and `tls`.
 pub(super) fn http(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Transport> {
     fields.require("url", "the server's address such as https://example.com/mcp");
     let url = url(fields, report);
     let mut headers = headers(fields, report);
-    let auth = fields.take("auth").and_then(|node| auth(node, report));
+    let credentials = fields.take("auth").and_then(|node| auth::read(node, report));
     let line = fields.line_of("auth");
-    if let Some(tls) = fields.take("tls")
-        && !(tls.is_null() || tls.as_map().is_some_and(<[_]>::is_empty))
-    {
-        fields.add(
-            "tls",
-            "`tls` settings are not supported by this release, remove them; the system's certificates are used",
-        );
-    }
+    let tls = tls::read(fields, report);
     let mut url = url?;
-    match auth {
-        Some(Auth::Header { name, value }) => {
-            if headers.keys().any(|h| h.eq_ignore_ascii_case(&name)) {
-                report.problems.add(line, format!("`auth` and `headers` both set {}, remove one", ticked(&name)));
-            }
+    let auth = match credentials {
+        Some(auth::Credentials::Header { name, value }) => {
+            no_other(&headers, &name, line, report);
             headers.insert(name, value);
+            Auth::Constant
         }
-        Some(Auth::Query { name, value }) => {
+        Some(auth::Credentials::Query { name, value }) => {
             let separator = if url.contains('?') { '&' } else { '?' };
             url = format!("{url}{separator}{}={}", encode_query(&name), encode_query(&value));
+            Auth::Constant
         }
-        Some(Auth::None) | None => {}
+        Some(auth::Credentials::Other(auth)) => {
+            if auth != Auth::Constant {
+                no_other(&headers, AUTHORIZATION, line, report);
+            }
+            auth
+        }
+        None if headers.keys().any(|name| name.eq_ignore_ascii_case(AUTHORIZATION)) => Auth::Constant,
+        None => Auth::IfAsked,
+    };
+    Some(Transport::Http { url, headers, auth, tls })
+}
+
+fn no_other(headers: &BTreeMap<String, String>, name: &str, line: u32, report: &Report<'_>) {
+    if headers.keys().any(|h| h.eq_ignore_ascii_case(name)) {
+        report.problems.add(line, format!("`auth` and `headers` both set {}, remove one", ticked(name)));
     }
-    Some(Transport::Http { url, headers })
 }
 
 fn url(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<String> {
@@ -161,133 +171,6 @@ fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
         return Err("holds control characters or characters outside ASCII");
     }
     Ok(())
-}
-
-enum Auth {
-    None,
-    Header { name: String, value: String },
-    Query { name: String, value: String },
-}
-
-#[derive(Clone, Copy)]
-enum AuthKind {
-    None,
-    Bearer,
-    Basic,
-    ApiKey,
-    OAuth2,
-}
-
-const AUTH_KINDS: [(&str, AuthKind); 5] = [
-    ("none", AuthKind::None),
-    ("bearer", AuthKind::Bearer),
-    ("basic", AuthKind::Basic),
-    ("apiKey", AuthKind::ApiKey),
-    ("oauth2", AuthKind::OAuth2),
-];
-
-/// `"none"`, `{"type": "bearer", "token": …}` or `{"bearer": {"token": …}}`.
-fn auth(node: &Node, report: &Report<'_>) -> Option<Auth> {
-    let expected = "expected none or one such as {\"type\": \"bearer\", \"token\": \"${env:TOKEN}\"}";
-    let named = |word: &str| AUTH_KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind);
-    if let Some(word) = node.as_str() {
-        return match named(word) {
-            Some(AuthKind::None) => Some(Auth::None),
-            Some(AuthKind::OAuth2) => no_oauth(node.line, report),
-            Some(AuthKind::Bearer | AuthKind::Basic | AuthKind::ApiKey) | None => {
-                report.problems.add(node.line, format!("`auth` is {}, {expected}", node.describe()));
-                None
-            }
-        };
-    }
-    let mut fields = Fields::of(node, "`auth`", report.problems)?;
-    if fields.has("type") {
-        let kind = fields.take_enum("type", &AUTH_KINDS)?;
-        return credentials(kind, fields, report);
-    }
-    match node.as_map() {
-        Some([only]) if named(&only.key).is_some() => match named(&only.key) {
-            Some(AuthKind::OAuth2) => no_oauth(only.line, report),
-            Some(AuthKind::None) => Some(Auth::None),
-            Some(kind) => credentials(kind, Fields::of(&only.value, ticked(&only.key), report.problems)?, report),
-            None => None,
-        },
-        _ => {
-            report.problems.add(node.line, format!("`auth` has no `type`, {expected}"));
-            None
-        }
-    }
-}
-
-fn no_oauth(line: u32, report: &Report<'_>) -> Option<Auth> {
-    let message =
-        "oauth2 is not supported by this release; use a token: {\"type\": \"bearer\", \"token\": \"${env:TOKEN}\"}";
-    report.problems.add(line, message);
-    None
-}
-
-fn credentials(kind: AuthKind, mut fields: Fields<'_>, report: &Report<'_>) -> Option<Auth> {
-    let auth = match kind {
-        AuthKind::None => Some(Auth::None),
-        AuthKind::OAuth2 => return no_oauth(fields.line(), report),
-        AuthKind::Bearer => secret(&mut fields, "token", report)
-            .map(|token| Auth::Header { name: "Authorization".to_owned(), value: format!("Bearer {token}") }),
-        AuthKind::Basic => basic(&mut fields, report),
-        AuthKind::ApiKey => api_key(&mut fields, report),
-    };
-    report.finish(&fields);
-    auth
-}
-
-fn secret(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
-    fields.require(name, "text such as ${env:TOKEN}");
-    let text = fields.take_str(name)?;
-    references::check_expanded(text, &format!("`{name}`"), fields.line_of(name), report);
-    if text.is_empty() || check_header("x", text).is_err() {
-        fields.add(name, format!("`{name}` is empty or holds control characters or characters outside ASCII"));
-        return None;
-    }
-    Some(text.to_owned())
-}
-
-fn basic(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Auth> {
-    let (user, password) = (secret(fields, "user", report), secret(fields, "password", report));
-    let (user, password) = (user?, password?);
-    if user.contains(':') {
-        fields.add("user", "`user` holds a colon, which basic authentication cannot carry");
-        return None;
-    }
-    if format!("{user}{password}").contains("${env:") {
-        // The pair is encoded together, before variables are known.
-        fields.add("password", "${env:NAME} does not work in basic; set \"headers\": {\"Authorization\": \"Basic ${env:NAME}\"} with the encoded pair in the variable");
-        return None;
-    }
-    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-    Some(Auth::Header { name: "Authorization".to_owned(), value: format!("Basic {pair}") })
-}
-
-fn api_key(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Auth> {
-    let value = secret(fields, "value", report);
-    let header = fields.take_str("headerName");
-    let query = fields.take_str("queryParamName");
-    match (header, query) {
-        (Some(name), None) => match check_header(name, "") {
-            Ok(()) => Some(Auth::Header { name: name.to_owned(), value: value? }),
-            Err(message) => {
-                fields.add("headerName", format!("{} {message}", ticked(name)));
-                None
-            }
-        },
-        (None, Some(name)) if !name.is_empty() => Some(Auth::Query { name: name.to_owned(), value: value? }),
-        (Some(_), Some(_)) => {
-            fields.add("queryParamName", "`headerName` and `queryParamName` are both there, remove one");
-            None
-        }
-        (None, Some(_) | None) => {
-            report.problems.add(fields.line(), "apiKey has no `headerName` or `queryParamName`, expected one of them");
-            None
-        }
-    }
 }
 
 /// Percent-encodes a query part; `${env:NAME}` stays, to be expanded at launch.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::launch::Transport;
+use crate::launch::{Auth, Grant, OAuth, Transport};
 use crate::tool::Replay;
 
 const CHROME: &str = r#"{
@@ -85,14 +85,13 @@ fn credentials_become_headers_or_a_query() {
         (r#""none""#, "https://h/mcp", None),
         (r#"{"type": "bearer", "token": "${env:T}"}"#, "https://h/mcp", Some(("Authorization", "Bearer ${env:T}"))),
         (r#"{"bearer": {"token": "t"}}"#, "https://h/mcp", Some(("Authorization", "Bearer t"))),
-        (r#"{"basic": {"user": "u", "password": "p"}}"#, "https://h/mcp", Some(("Authorization", "Basic dTpw"))),
         (r#"{"type": "apiKey", "value": "v", "headerName": "X-Key"}"#, "https://h/mcp", Some(("X-Key", "v"))),
         (r#"{"type": "apiKey", "value": "a&${env:K}", "queryParamName": "k"}"#, "https://h/mcp?k=a%26${env:K}", None),
     ] {
         let text = http(&format!("\"url\": \"https://h/mcp\", \"auth\": {auth}"));
         let parsed = parse_pack("f", &text, Origin::Project);
         assert_eq!(parsed.warnings, []);
-        let Transport::Http { url: got, headers } = plan(parsed).transport else { panic!() };
+        let Transport::Http { url: got, headers, auth: Auth::Constant, .. } = plan(parsed).transport else { panic!() };
         assert_eq!(got, url, "{auth}");
         assert_eq!(headers.iter().next().map(|(k, v)| (k.as_str(), v.as_str())), header, "{auth}");
     }
@@ -101,6 +100,62 @@ fn credentials_become_headers_or_a_query() {
     assert_eq!(url, "https://h/mcp?a=1&k=v");
     let text = text.replace("\"http\"", "\"streamable-http\"");
     assert!(parse_pack("f", &text, Origin::Global).pack.is_some());
+}
+
+#[test]
+fn credentials_that_are_no_constant_are_kept_for_later() {
+    let oauth = |change: fn(&mut OAuth)| {
+        let mut oauth = OAuth::default();
+        change(&mut oauth);
+        Auth::OAuth(oauth)
+    };
+    for (fields, want) in [
+        ("", Auth::IfAsked),
+        (r#","headers": {"authorization": "x"}"#, Auth::Constant),
+        (r#","auth": "oauth2""#, oauth(|_| {})),
+        (
+            r#","auth": {"basic": {"user": "${env:U}", "password": "${env:P}:"}}"#,
+            Auth::Basic { user: "${env:U}".into(), password: "${env:P}:".into() },
+        ),
+        (
+            r#","auth": {"type": "oauth2", "clientId": "c", "clientSecret": "${env:S}", "tokenUrl": "https://t/x"}"#,
+            oauth(|oauth| {
+                oauth.grant = Grant::ClientCredentials;
+                oauth.client_id = Some("c".into());
+                oauth.client_secret = Some("${env:S}".into());
+                oauth.token_url = Some("https://t/x".into());
+            }),
+        ),
+        (
+            r#","auth": {"oauth2": {"clientId": "c", "scopes": ["a", "b"], "callbackPort": 4711, "issuer": "https://sso"}}"#,
+            oauth(|oauth| {
+                oauth.client_id = Some("c".into());
+                oauth.scopes = vec!["a".into(), "b".into()];
+                oauth.callback_port = Some(4711);
+                oauth.issuer = Some("https://sso".into());
+            }),
+        ),
+    ] {
+        let parsed = parse_pack("f", &http(&format!("\"url\": \"https://h/mcp\"{fields}")), Origin::Project);
+        assert_eq!((shown(&parsed.problems), shown(&parsed.warnings)), (vec![], vec![]), "{fields}");
+        let Transport::Http { auth, .. } = plan(parsed).transport else { panic!() };
+        assert_eq!(auth, want, "{fields}");
+    }
+}
+
+#[test]
+fn verification_is_never_switched_off_for_a_pack_of_the_working_directory() {
+    let text = http("\"url\": \"https://h/mcp\",\n\"tls\": {\"insecure\": true}");
+    let parsed = parse_pack("f", &text, Origin::Project);
+    let want = "5: `insecure` is not for a pack of the working directory; use `caFile` with the server's certificate";
+    assert_eq!(shown(&parsed.problems), [want]);
+    let parsed = parse_pack("f", &text, Origin::Global);
+    assert_eq!(parsed.warnings.len(), 1, "loud: {:?}", parsed.warnings);
+    let Transport::Http { tls, .. } = plan(parsed).transport else { panic!() };
+    assert!(tls.insecure);
+    let files = http(r#""url": "https://h/mcp", "tls": {"caFile": "certs/ca.pem", "clientCertFile": "~/c.pem"}"#);
+    let Transport::Http { tls, .. } = plan(parse_pack("f", &files, Origin::Project)).transport else { panic!() };
+    assert_eq!(tls.files().collect::<Vec<_>>(), ["certs/ca.pem", "~/c.pem"]);
 }
 
 #[test]
@@ -266,8 +321,16 @@ fn mistakes_in_parameters_are_named_with_their_line() {
             "5: `auth` and `headers` both set `Authorization`, remove one",
         ),
         (
-            http("\"url\": \"https://e/m\",\n\"auth\": {\"type\": \"oauth2\", \"clientId\": \"x\"}"),
-            "5: oauth2 is not supported by this release; use a token: {\"type\": \"bearer\", \"token\": \"${env:TOKEN}\"}",
+            http("\"url\": \"https://e/m\",\n\"auth\": {\"type\": \"oauth2\", \"clientSecret\": \"x\", \"grant\": \"authorization_code\"}"),
+            "5: `oauth2` has no `clientId`, expected the client that the secret belongs to",
+        ),
+        (
+            http("\"url\": \"https://e/m\",\n\"auth\": {\"oauth2\": {\"issuer\": \"http://sso.example\"}}"),
+            "5: `issuer` is http, and credentials would travel unencrypted; use https",
+        ),
+        (
+            http("\"url\": \"https://e/m\",\n\"auth\": {\"oauth2\": {\"scopes\": [\"a b\"]}}"),
+            "5: a scope is one word of printable ASCII, got 'a b'",
         ),
         (
             http("\"url\": \"https://e/m\",\n\"auth\": \"bearer\""),
@@ -282,16 +345,16 @@ fn mistakes_in_parameters_are_named_with_their_line() {
             "5: `bearer` has no `token`, expected text such as ${env:TOKEN}",
         ),
         (
-            http("\"url\": \"https://e/m\",\n\"auth\": {\"basic\": {\"user\": \"u\", \"password\": \"${env:P}\"}}"),
-            "5: ${env:NAME} does not work in basic; set \"headers\": {\"Authorization\": \"Basic ${env:NAME}\"} with the encoded pair in the variable",
+            http("\"url\": \"https://e/m\",\n\"auth\": {\"basic\": {\"user\": \"u:${env:A}\", \"password\": \"p\"}}"),
+            "5: `user` holds a colon, which basic authentication cannot carry",
         ),
         (
             http("\"url\": \"https://e/m\",\n\"auth\": {\"apiKey\": {\"value\": \"v\"}}"),
             "5: apiKey has no `headerName` or `queryParamName`, expected one of them",
         ),
         (
-            http("\"url\": \"https://e/m\",\n\"tls\": {\"insecure\": true}"),
-            "5: `tls` settings are not supported by this release, remove them; the system's certificates are used",
+            http("\"url\": \"https://e/m\",\n\"tls\": {\"caFile\": \"ca.pem\"}"),
+            "5: `caFile` is no whole path, expected one such as /etc/ssl/acme.pem or ~/acme.pem",
         ),
     ] {
         let parsed = parse_pack("f", &text, Origin::Global);
@@ -500,7 +563,7 @@ fn nearly_a_pack() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_pack_is_there_exactly_if_nothing_is_wrong_and_lines_lie_within_the_file(text in nearly_a_pack(), project in any::<bool>()) {

@@ -1,12 +1,16 @@
 """A small MCP server on streamable HTTP that misbehaves as told: fake_http.py LEDGER PORT WORD[=VALUE]...
 
 Words:
-  401             refuse everything
+  401             refuse everything, and speak of tokens
+  quiet401        refuse everything without a word
+  tls=CERT,KEY    speak TLS
+  client=CA       want a client certificate of this authority
   redirect=URL    send every request elsewhere (307)
   need=VALUE      want this in the header X-Key
+  basic=VALUE     want this in the header Authorization
 Tools: echo, wait (for ever, as an event stream that says nothing), die (end at once), forget (the session is forgotten and a tool appears), big (20 MiB), broken (HTTP 500).
 """
-import json, os, sys, time, uuid
+import json, os, ssl, sys, time, uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ledger, port = sys.argv[1], int(sys.argv[2])
@@ -49,6 +53,10 @@ class Handler(BaseHTTPRequestHandler):
         method, id, params = m.get("method"), m.get("id"), m.get("params") or {}
         if "401" in words:
             return self.answer(401, None, WWW_Authenticate="Bearer")
+        if "quiet401" in words:
+            return self.answer(401, {"error": "who are you?"})
+        if "basic" in words and self.headers.get("Authorization") != words["basic"]:
+            return self.answer(401, None, WWW_Authenticate='Basic realm="f"')
         if "redirect" in words:
             return self.answer(307, None, Location=words["redirect"])
         if "need" in words and self.headers.get("X-Key") != words["need"]:
@@ -99,5 +107,13 @@ class Handler(BaseHTTPRequestHandler):
 
 ThreadingHTTPServer.allow_reuse_address = True
 server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+if "tls" in words:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*words["tls"].split(","))
+    if "client" in words:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(words["client"])
+    # The handshake in the connection's own thread.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 note("start %d" % os.getpid())
 server.serve_forever()
