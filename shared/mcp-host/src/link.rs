@@ -19,11 +19,12 @@ use crate::client::{Client, Listeners};
 use crate::conn::{Conn, Http};
 use crate::env;
 use crate::fault;
+use crate::files;
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
-use crate::shared::Era;
 use crate::http::{self, Endpoint};
 use crate::people::People;
+use crate::shared::Era;
 use crate::stderr::LastWords;
 use crate::stdio::{self, Pipes};
 
@@ -63,17 +64,17 @@ enum Body {
 
 /// Whom to reach, and how.
 pub(crate) struct Reach<'a> {
-    pub(crate) plan: &'a LaunchPlan,
     pub(crate) launch: &'a TrustedLaunch,
+    pub(crate) plan: &'a LaunchPlan,
     pub(crate) env: &'a HostEnv,
     pub(crate) era: Era,
     /// Rung when the tools may have changed.
     pub(crate) changed: Arc<Notify>,
     /// Gives the attempt up.
     pub(crate) stop: &'a CancellationToken,
-}
     /// Whom to ask.
     pub(crate) people: &'a People,
+}
 
 /// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
 pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
@@ -85,14 +86,22 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
             let vars = env::child_env(&ambient, plan.origin, vars, env.project_dir.as_deref())
                 .map_err(|e| hopeless(e.to_string()))?;
             let cwd = working_dir(plan, env, cwd.as_deref()).map_err(hopeless)?;
-            let spawn =
-                Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program: env.guard_program.clone() };
-            let child = guard::spawn(spawn).await.map_err(|error| Refused {
+            let guard_program = env.guard_program.clone();
+            let spawn = Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program };
+            as_allowed(to.launch, env).await.map_err(hopeless)?;
+            let mut child = guard::spawn(spawn).await.map_err(|error| Refused {
                 // A guard that does not start is this machine's trouble, and may pass.
                 hopeless: !matches!(error, SpawnError::Guard { .. }),
                 why: error.to_string(),
                 next: era,
             })?;
+            // What was put in a file's place meanwhile may be what runs now.
+            if let Err(why) = as_allowed(to.launch, env).await {
+                if let Err(error) = child.kill(Duration::ZERO).await {
+                    tracing::warn!(pack = %plan.pack, %error, "its end could not be confirmed");
+                }
+                return Err(hopeless(format!("{why}; it was killed")));
+            }
             reach_child(to, child).await
         }
         Transport::Http { url, headers, auth, tls } => {
@@ -109,14 +118,10 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
 async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv) -> Result<(), String> {
     if launch.digest().is_none() {
         return Ok(());
-            // What was put in a file's place meanwhile may be what runs now.
-            if let Err(why) = as_allowed(to.launch, env).await {
-                if let Err(error) = child.kill(Duration::ZERO).await {
-                    tracing::warn!(pack = %plan.pack, %error, "its end could not be confirmed");
-                }
-                return Err(hopeless(format!("{why}; it was killed")));
-            }
     }
+    let (launch, project) = (launch.clone(), env.project_dir.clone());
+    let looking = tokio::task::spawn_blocking(move || files::unchanged(&launch, project.as_deref()));
+    looking.await.unwrap_or_else(|error| Err(format!("its files could not be looked at: {error}")))
 }
 
 /// The pack's own folder, empty when it is made, unless the plan names another.
@@ -211,23 +216,23 @@ async fn reach_http(
     }
     let (why, fault) = match greeted {
         Ok(Ok(running)) => {
+            if let Some(session) = &session {
+                session.serve();
+            }
             let (trouble, heard) = mpsc::channel(1);
             let conn = Conn::Http(Http { peer: running.peer().clone(), listeners, trouble });
             return Ok((Link { running, body: Body::Http { trouble: heard } }, conn));
         }
-        Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),
-        Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
-            if let Some(session) = &session {
-                session.serve();
-            }
-    };
-    let next = match era {
-        Era::Ask if fault || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
-        Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
         Ok(Err(error)) if fault::is_refusal(&error) => {
             // Who is let in does not change by asking again.
             return Err(Refused { why: fault::handshake(&error), hopeless: true, next: era });
         }
+        Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),
+        Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
+    };
+    let next = match era {
+        Era::Ask if fault || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
+        Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
     };
     Err(Refused { why, hopeless: false, next })
 }

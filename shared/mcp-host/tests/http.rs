@@ -86,7 +86,6 @@ fn a_server_behind_http_takes_calls_with_their_metadata_and_its_session_is_close
 }
 
 #[test]
-#[test]
 fn a_server_that_wants_a_login_says_which_command_gives_one() {
     run(async {
         for (word, want) in [
@@ -170,6 +169,7 @@ fn certificates_are_verified_against_the_packs_own_and_ours_is_shown() {
     });
 }
 
+#[test]
 fn a_forgotten_session_is_made_anew_and_the_tools_are_read_again() {
     run(async {
         let (host, server) = host_of(&[], &[]).await;

@@ -1,0 +1,162 @@
+//! The content of local files that a pack hands to the program it starts: looked at when consent is asked for, and again around the start.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use vance_shared::gate::{self, FileHash, Project, TrustedLaunch};
+use vance_shared::launch::{LaunchPlan, Origin, Transport};
+use vance_shared::show::plain;
+
+use crate::{env, guard};
+
+/// A file that cannot be hashed, so that nobody can consent to it. Safe to print.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file} {why}")]
+pub struct Unhashable {
+    file: String,
+    why: String,
+}
+
+/// Hashes those of the paths that are files. A link inside the project is refused: what it leads to can change without a trace.
+pub fn hash(paths: &[PathBuf], project: &Project) -> Result<Vec<FileHash>, Unhashable> {
+    paths.iter().filter_map(|path| one(path, project).transpose()).collect()
+}
+
+fn one(path: &Path, project: &Project) -> Result<Option<FileHash>, Unhashable> {
+    let refused = |why: String| Unhashable { file: plain(&path.to_string_lossy()), why };
+    // What a path means is where its folder really is, whatever links lead there.
+    let real = match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        (_, None) | (None, _) => return Ok(None),
+        (Some(Err(_)), Some(_)) => return Ok(None),
+    };
+    let is_theirs = project.holds(&real) || project.holds(path);
+    let meta = match real.symlink_metadata() {
+        Ok(meta) => meta,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(_) if !is_theirs => return Ok(None),
+        Err(error) => return Err(refused(format!("cannot be looked at: {error}"))),
+    };
+    if meta.is_dir() {
+        return Ok(None);
+    }
+    if is_theirs && meta.is_symlink() {
+        return Err(refused("is a link; name the file that it leads to".to_owned()));
+    }
+    if is_theirs && !meta.is_file() {
+        return Err(refused("is no regular file".to_owned()));
+    }
+    let file = match open(&real, is_theirs) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(None),
+        // What the user may not read, the program may not either.
+        Err(_) if !is_theirs => return Ok(None),
+        Err(error) => return Err(refused(format!("cannot be read: {error}"))),
+    };
+    FileHash::read(path, file).map(Some).map_err(|error| refused(format!("cannot be hashed: {error}")))
+}
+
+/// A regular file, opened without following a last link in the project; nothing if it is something else by now.
+fn open(path: &Path, no_link: bool) -> std::io::Result<Option<File>> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use nix::fcntl::OFlag;
+        // Not blocking: a pipe in its place must not hold us up.
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | if no_link { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits());
+    }
+    #[cfg(not(unix))]
+    let _: bool = no_link;
+    if !no_link && !path.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(Some(file));
+    }
+    match no_link {
+        true => Err(std::io::Error::other("no regular file")),
+        false => Ok(None),
+    }
+}
+
+/// A bare word of a project's command must not lead into the project by way of PATH.
+pub fn check_program(plan: &LaunchPlan, project: &Project) -> Result<(), String> {
+    let (Origin::Project, Transport::Stdio { argv, .. }) = (plan.origin, &plan.transport) else { return Ok(()) };
+    let path = env::clean_path(std::env::var_os("PATH").as_deref());
+    match argv.first().map(|program| guard::find_program(program, Some(&path), project.dir())) {
+        Some(Ok(program)) => {
+            // By its name and by what it leads to.
+            gate::check_program(plan, &program, project)?;
+            gate::check_program(plan, &program.canonicalize().unwrap_or(program), project)
+        }
+        // What is not there is said when it is started.
+        Some(Err(_)) | None => Ok(()),
+    }
+}
+
+/// Whether a launch still finds the files that consent was given to, and no others. The error says what is different.
+pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>) -> Result<(), String> {
+    if launch.digest().is_none() {
+        return Ok(());
+    }
+    let why = |error: String| format!("the files that it was allowed with cannot be looked at: {error}");
+    let dir = project_dir.ok_or_else(|| why("there is no project here".to_owned()))?;
+    let dir = dir.canonicalize().map_err(|error| why(error.to_string()))?;
+    let project = Project::new(&dir).map_err(|error| why(error.to_string()))?;
+    check_program(launch.plan(), &project)?;
+    let now = hash(&gate::files(launch.plan(), &project), &project).map_err(|error| why(error.to_string()))?;
+    let differs = |one: &[FileHash], other: &[FileHash]| one.iter().find(|file| !other.contains(file)).cloned();
+    match differs(&now, launch.files()).or_else(|| differs(launch.files(), &now)) {
+        None => Ok(()),
+        Some(file) => {
+            let path = file.path.strip_prefix(project.dir()).unwrap_or(&file.path);
+            let path = plain(&path.to_string_lossy());
+            Err(format!("{path} is not what was allowed: it changed since; /tools reload asks again"))
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn files_are_hashed_links_and_pipes_of_the_project_are_refused_and_the_rest_does_not_matter() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = dir.path().canonicalize().unwrap();
+        let project = Project::new(&root).unwrap();
+        std::fs::write(root.join("a.js"), "a").unwrap();
+        std::fs::create_dir(root.join("folder")).unwrap();
+        std::fs::write(outside.path().join("real"), "b").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("real"), outside.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("real"), root.join("link.js")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.join("out")).unwrap();
+        std::os::unix::fs::symlink(&root, outside.path().join("in")).unwrap();
+        nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let hashed = |path: PathBuf| hash(&[path], &project).map(|files| files.len());
+        for (path, want) in [
+            (root.join("a.js"), Ok(1)),
+            (root.join("nothing"), Ok(0)),
+            (root.join("a.js/nothing"), Ok(0)),
+            (root.join("folder"), Ok(0)),
+            (root.join("folder/.."), Ok(0)),
+            (outside.path().join("link"), Ok(1)),
+            (PathBuf::from("/dev/null"), Ok(0)),
+            (PathBuf::from("/"), Ok(0)),
+            // By its words it is in the project, so a last link counts as one there.
+            (root.join("out/real"), Ok(1)),
+            (root.join("out/link"), Err("is a link; name the file that it leads to")),
+            (root.join("link.js"), Err("is a link; name the file that it leads to")),
+            (outside.path().join("in/link.js"), Err("is a link; name the file that it leads to")),
+            (root.join("pipe"), Err("is no regular file")),
+        ] {
+            let got = hashed(path.clone()).map_err(|error| error.why);
+            assert_eq!(got, want.map_err(str::to_owned), "{}", path.display());
+        }
+    }
+}
