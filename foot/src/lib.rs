@@ -9,3 +9,4 @@ pub mod journal;
 pub mod native;
 pub mod packs;
 pub mod paths;
+pub mod trust;

@@ -20,6 +20,8 @@ use vance_shared::names::ToolName;
 use vance_shared::schema::check_arguments;
 use vance_shared::tool::{ToolResult, ToolSpec};
 
+use crate::trust::Consent;
+
 mod edit;
 mod gate;
 mod git;
@@ -66,6 +68,11 @@ pub struct NativeEnv {
 pub trait Asker: Send + Sync {
     /// True is yes. Dropping the future takes the question back.
     fn ask(&self, question: Question) -> BoxFuture<'static, bool>;
+
+    /// The same person, for what came with the working directory; none if they are not asked about that.
+    fn consent(&self) -> Option<Arc<dyn Consent>> {
+        None
+    }
 }
 
 /// A question to the person. Its texts are safe to print.

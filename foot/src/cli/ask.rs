@@ -1,8 +1,9 @@
-//! Questions of the permissions, asked at the terminal: one at a time, on a thread of their own, so that whoever waits for
-//! the answer never is the one who reads it.
+//! Questions of the permissions and of the trust gate, asked at the terminal: one at a time, on a thread of their own, so that
+//! whoever waits for the answer never is the one who reads it.
 //!
 //! ```text
-//! tool → ask → queue → thread: terminal ours? → prompt → once: yes | always: rule into the file, yes | else: no
+//! tool ─ ask ──────▶ queue ─▶ thread: terminal ours? ─▶ prompt ─▶ once: yes | always: rule into the file, yes | else: no
+//! gate ─ consent ──▶   "            "                    "    ─▶ the line, for the gate to judge
 //! ```
 
 use std::collections::HashSet;
@@ -22,6 +23,7 @@ use super::failure::Failure;
 use super::permissions;
 use super::stage::Stage;
 use crate::native::{Asker, Question};
+use crate::trust::{self, Consent, Prompt};
 
 mod prompt;
 mod terminal;
@@ -43,14 +45,18 @@ pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, F
     let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(none)?;
     let terminal = Terminal::new(input, Box::new(std::io::stderr()), context.interrupts.pressed(), PATIENCE);
-    Ok(Some(Arc::new(AtTerminal {
+    Ok(Some(Arc::new(AtTerminal(Arc::new(Desk {
         person: Mutex::new(Person::Idle(terminal)),
         stage: stage.clone(),
         home: context.home()?,
-    })))
+    })))))
 }
 
-struct AtTerminal {
+/// One terminal for all who ask; clones are the same one.
+#[derive(Clone)]
+struct AtTerminal(Arc<Desk>);
+
+struct Desk {
     // Two calls may ask at once; the first one starts the thread.
     person: Mutex<Person>,
     stage: Stage,
@@ -68,27 +74,57 @@ enum Person {
 }
 
 /// A question and who waits for its answer.
-struct Asked {
-    question: Question,
-    tell: oneshot::Sender<bool>,
+enum Asked {
+    /// May a tool do something?
+    Permission { question: Question, tell: oneshot::Sender<bool> },
+    /// May something that came with the working directory be used?
+    Consent { prompt: Prompt, tell: oneshot::Sender<trust::Reply> },
 }
 
 impl Asker for AtTerminal {
     fn ask(&self, question: Question) -> BoxFuture<'static, bool> {
         let (tell, answer) = oneshot::channel();
-        let tool = question.tool.clone();
-        let queued = self.queue().is_some_and(|queue| queue.try_send(Asked { question, tell }).is_ok());
-        if !queued {
-            let why = "questions wait for an answer already, so this one is not asked: no";
-            self.stage.remark(&format!("{tool}: {MAX_WAITING} {why}"));
-        }
+        let about = question.tool.to_string();
+        let queued = self.0.queue(&about, Asked::Permission { question, tell });
         // A thread that is gone answers nothing, which is no.
         Box::pin(async move { queued && answer.await.unwrap_or(false) })
     }
+
+    fn consent(&self) -> Option<Arc<dyn Consent>> {
+        Some(Arc::new(self.clone()))
+    }
 }
 
-impl AtTerminal {
-    fn queue(&self) -> Option<SyncSender<Asked>> {
+impl Consent for AtTerminal {
+    fn consent(&self, prompt: Prompt) -> BoxFuture<'static, trust::Reply> {
+        let (tell, reply) = oneshot::channel();
+        let about = prompt.about.clone();
+        let queued = self.0.queue(&about, Asked::Consent { prompt, tell });
+        Box::pin(async move {
+            match queued {
+                true => reply.await.unwrap_or(trust::Reply::Broken),
+                false => trust::Reply::Broken,
+            }
+        })
+    }
+
+    fn remark(&self, text: &str) {
+        self.0.stage.remark(text);
+    }
+}
+
+impl Desk {
+    /// False if nobody will answer.
+    fn queue(&self, about: &str, asked: Asked) -> bool {
+        let queued = self.clerk().is_some_and(|queue| queue.try_send(asked).is_ok());
+        if !queued {
+            let why = "questions wait for an answer already, so this one is not asked: no";
+            self.stage.remark(&format!("{about}: {MAX_WAITING} {why}"));
+        }
+        queued
+    }
+
+    fn clerk(&self) -> Option<SyncSender<Asked>> {
         let mut person = self.person.lock().unwrap_or_else(PoisonError::into_inner);
         let terminal = match std::mem::replace(&mut *person, Person::Gone) {
             Person::Idle(terminal) => terminal,
@@ -122,16 +158,56 @@ struct Clerk {
 
 impl Clerk {
     fn work(mut self, asked: &Receiver<Asked>) {
-        while let Ok(Asked { question, mut tell }) = asked.recv() {
-            if tell.is_closed() {
-                continue;
-            }
-            let yes =
-                question.rule.as_ref().is_some_and(|rule| self.always.contains(rule)) || self.put(&question, &mut tell);
-            if tell.send(yes).is_err() {
-                tracing::debug!("an answer came after its call had ended");
+        while let Ok(asked) = asked.recv() {
+            let in_time = match asked {
+                Asked::Permission { tell, .. } if tell.is_closed() => continue,
+                Asked::Consent { tell, .. } if tell.is_closed() => continue,
+                Asked::Permission { question, mut tell } => {
+                    let known = question.rule.as_ref().is_some_and(|rule| self.always.contains(rule));
+                    let yes = known || self.put(&question, &mut tell);
+                    tell.send(yes).is_ok()
+                }
+                Asked::Consent { prompt, tell } => {
+                    let reply = self.put_consent(&prompt, &tell);
+                    tell.send(reply).is_ok()
+                }
+            };
+            if !in_time {
+                tracing::debug!("an answer came after whoever asked had ended");
             }
         }
+    }
+
+    /// Asks for consent. What the line means is the gate's to say; here only what is none of its choices is named.
+    fn put_consent(&mut self, Prompt { text, about }: &Prompt, tell: &oneshot::Sender<trust::Reply>) -> trust::Reply {
+        if !self.terminal.is_ours() {
+            self.stage.remark(&format!("{about}: this program runs in the background, so nobody was asked: no"));
+            return trust::Reply::Nobody;
+        }
+        let (lines, choices) = text.rsplit_once('\n').unwrap_or(("", text.as_str()));
+        let quiet = self.stage.question();
+        let heard = self.terminal.ask(&format!("{lines}\n"), &format!("{choices} "), &mut || tell.is_closed());
+        let (reply, said) = match heard {
+            Heard::Line(line) => {
+                let odd = !["1", "2", "3"].contains(&line.trim());
+                (trust::Reply::Line(line), odd.then(|| "that is not one of 1, 2, 3: no".to_owned()))
+            }
+            Heard::Silence => {
+                let waited = self.terminal.patience().as_secs();
+                (trust::Reply::Silence, Some(format!("\nno answer within {waited} s: no")))
+            }
+            Heard::End => (trust::Reply::Broken, Some("\nend of input: no".to_owned())),
+            Heard::Interrupted => (trust::Reply::Broken, Some("\ninterrupted: no".to_owned())),
+            Heard::TakenBack => (trust::Reply::Broken, Some("\nthe load has ended without an answer".to_owned())),
+            Heard::Fault(why) => {
+                (trust::Reply::Broken, Some(format!("\nthe terminal cannot be read ({}): no", plain(&why))))
+            }
+        };
+        if let Some(said) = said {
+            self.terminal.say(&said);
+        }
+        drop(quiet);
+        reply
     }
 
     /// Asks one question.

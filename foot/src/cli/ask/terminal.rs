@@ -52,6 +52,11 @@ impl Terminal {
         Self { input, output, pressed, patience }
     }
 
+    /// Until silence is an answer.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// False for a background job: reading would stop the whole program.
     pub(super) fn is_ours(&self) -> bool {
         // A terminal without job control has no foreground to be in.

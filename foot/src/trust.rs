@@ -1,0 +1,215 @@
+//! Consent on this machine: the files that remember it, and what is looked at before a person is asked. What follows from them is
+//! [`vance_shared::gate`]'s to say.
+//!
+//! ```text
+//! <home>/trusted-packs.yaml      what was allowed and denied for good, by project
+//! <home>/tool-pins.json          what servers said about their tools when they first started
+//! <home>/audit/trust.jsonl       every decision, each line with the hash of the one before it
+//! ```
+//!
+//! None of them counts unless its user alone could have written it, and none that lies in the working directory.
+
+use std::path::{Path, PathBuf};
+
+use futures_util::future::BoxFuture;
+use vance_mcp_host::files;
+use vance_shared::gate::audit::{Event, Line};
+use vance_shared::gate::{self, Entry, Known, Once, Project, Verdict, reach};
+use vance_shared::launch::LaunchPlan;
+
+mod clock;
+mod log;
+mod pins;
+mod safe;
+mod store;
+pub use log::Log;
+pub use pins::PinStore;
+pub use safe::Distrust;
+pub use store::{Reading, Store};
+
+/// The store of consents.
+pub const STORE: &str = "trusted-packs.yaml";
+/// Files that only count in the home: in a project's `.vancetope` they would let it speak for its user.
+const NEVER_FROM_A_PROJECT: [&str; 12] = [
+    STORE,
+    "trusted-brains.yaml",
+    "tool-pins.json",
+    "tool-pins-seen.json",
+    "access.yaml",
+    "local.token",
+    "secrets",
+    "secrets.yaml",
+    "policy.yaml",
+    "audit",
+    "state",
+    "brain",
+];
+
+/// What came back when a person was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// A whole line, typed after the question stood there.
+    Line(String),
+    /// Nothing in time.
+    Silence,
+    /// The input has ended, Ctrl-C, or the terminal failed.
+    Broken,
+    /// There is nobody to ask.
+    Nobody,
+}
+
+/// A question about something that came with the working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// All of it, the choices last, without an end of line. Safe to print.
+    pub text: String,
+    /// What it is about, for remarks: `pack 'chrome'`.
+    pub about: String,
+}
+
+/// Somebody who may be asked for consent: only ever a terminal.
+pub trait Consent: Send + Sync {
+    /// Asks. Dropping the future takes the question back.
+    fn consent(&self, prompt: Prompt) -> BoxFuture<'static, Reply>;
+
+    /// Says something to the person.
+    fn remark(&self, text: &str);
+}
+
+/// The files of consent, seen from one working directory.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    home: PathBuf,
+    /// The directory whose packs are judged, or why nothing can be remembered for it.
+    project: Result<Project, String>,
+    store: Store,
+    log: Log,
+    pins: PinStore,
+}
+
+/// Whether a home is its user's own. One that lies in the working directory came with it, unless it is where a home belongs anyway: who works in
+/// their own home directory has not cloned that.
+pub fn is_own_home(home: &Path, project_dir: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (home, project_dir) = (real(home), real(project_dir));
+    let usual = std::env::home_dir().filter(|user| user.is_absolute()).map(|user| real(&user.join(".vancetope")));
+    !home.starts_with(&project_dir) || usual.is_some_and(|usual| usual == home)
+}
+
+impl Trust {
+    /// Nothing is opened yet.
+    pub fn new(home: &Path, project_dir: &Path) -> Self {
+        let real = project_dir.canonicalize().map_err(|error| format!("{}: {error}", crate::paths::shown(project_dir)));
+        let project = real.and_then(|dir| Project::new(&dir).map_err(|error| error.to_string()));
+        let not_in = match (&project, is_own_home(home, project_dir)) {
+            // In one's own home directory everything is one's own.
+            (Ok(project), true) if !home.canonicalize().is_ok_and(|home| project.owns_home(&home)) => Some(project.dir()),
+            (Ok(project), false) => Some(project.dir()),
+            (Ok(_), true) | (Err(_), _) => None,
+        };
+        Self {
+            home: home.to_owned(),
+            store: Store::new(home, STORE, not_in),
+            log: Log::new(home),
+            pins: PinStore::new(home, project.as_ref().ok(), not_in),
+            project,
+        }
+    }
+
+    /// The directory whose packs are judged.
+    pub fn project(&self) -> Result<&Project, &str> {
+        self.project.as_ref().map_err(String::as_str)
+    }
+
+    /// The store of consents.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The log of decisions.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The tool pins.
+    pub fn pins(&self) -> &PinStore {
+        &self.pins
+    }
+
+    /// The home.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Files of the project's `.vancetope` that would speak for the user, and are ignored. Touches the disk.
+    pub fn pretenders(&self) -> Vec<String> {
+        let Ok(project) = &self.project else { return Vec::new() };
+        let folder = project.dir().join(".vancetope");
+        if self.home.canonicalize().is_ok_and(|home| folder.canonicalize().is_ok_and(|folder| folder == home)) && is_own_home(&self.home, project.dir()) {
+            return Vec::new();
+        }
+        let files = NEVER_FROM_A_PROJECT.iter().map(|name| folder.join(name));
+        files.filter(|file| file.symlink_metadata().is_ok()).map(|file| crate::paths::shown(&file)).collect()
+    }
+
+    /// Judges a pack. Touches the disk: the store and the files that the pack names are read, nothing is started and nothing is reached.
+    pub fn judge(&self, plan: LaunchPlan, once: &Once, replaces: Option<&LaunchPlan>) -> (Verdict, Reading) {
+        let denied = |why: String| (Verdict::Denied(why), Reading::default());
+        let project = match &self.project {
+            Ok(project) => project,
+            Err(why) => return denied(why.clone()),
+        };
+        if let Err(why) = files::check_program(&plan, project) {
+            return denied(why);
+        }
+        let files = match files::hash(&gate::files(&plan, project), project) {
+            Ok(files) => files,
+            Err(why) => return denied(format!("{why}, so nobody could say yes to it")),
+        };
+        let reading = self.store.read();
+        let known = Known { book: &reading.book, once, replaces };
+        (gate::judge(plan, project, files, known), reading)
+    }
+
+    /// Writes a consent down.
+    pub fn remember(&self, entry: &Entry) -> Result<(), Distrust> {
+        let project = self.project.as_ref().map_err(|why| Distrust::Unsafe(why.clone()))?;
+        self.store.edit(|book| book.allow(project, entry))
+    }
+
+    /// Writes a decision into the log. A log that cannot be written is said and is no reason to decide otherwise.
+    pub fn record(&self, event: Event, plan: Option<&LaunchPlan>, digest: Option<gate::Digest>, reason: Option<&str>) {
+        self.record_line(Line {
+            at: clock::instant(),
+            event,
+            project: self.project.as_ref().ok().map(|project| project.key().to_owned()),
+            pack: plan.map(|plan| plan.pack.to_string()),
+            reach: plan.map(reach),
+            digest: digest.map(|digest| digest.to_string()),
+            reason: reason.map(str::to_owned),
+        });
+    }
+
+    /// The same for what is not about a pack that is there.
+    pub fn record_name(&self, event: Event, project: Option<&str>, pack: Option<&str>) {
+        let (project, pack) = (project.map(str::to_owned), pack.map(str::to_owned));
+        self.record_line(Line { at: clock::instant(), event, project, pack, reach: None, digest: None, reason: None });
+    }
+
+    fn record_line(&self, line: Line) {
+        if !is_own_home(&self.home, self.project.as_ref().map_or(Path::new("/nowhere"), Project::dir)) {
+            return;
+        }
+        if let Err(error) = self.log.append(line) {
+            tracing::warn!("{}: the decision was not logged: {error}", crate::paths::shown(self.log.file()));
+        }
+    }
+}
+
+/// Today, for entries: `2026-03-01`.
+pub fn today() -> String {
+    clock::today()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The file of tool pins: what each server said about its tools when it first started, and what it says now where that is something else.
+
+use std::path::Path;
+
+use vance_shared::gate::Project;
+use vance_shared::gate::pins::{Drift, PinBook, Pins};
+use vance_shared::launch::Origin;
+use vance_shared::names::PackName;
+use vance_shared::tool::ToolSpec;
+
+use super::safe::{Distrust, Own};
+
+/// What the reader of the pins takes.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+const PINS: &str = "tool-pins.json";
+/// The same for what waits for a review.
+const SEEN: &str = "tool-pins-seen.json";
+
+/// The pins of a home, for one working directory.
+#[derive(Debug, Clone)]
+pub struct PinStore {
+    pins: Own,
+    seen: Own,
+    project: Option<Project>,
+}
+
+impl PinStore {
+    /// `not_in`: the folder in which no such file counts.
+    pub(super) fn new(home: &Path, project: Option<&Project>, not_in: Option<&Path>) -> Self {
+        let own = |file: &str| Own::new(home.join(file), not_in, MAX_BYTES);
+        Self { pins: own(PINS), seen: own(SEEN), project: project.cloned() }
+    }
+
+    /// Pins a pack's tools at its first start; later says how they differ, and keeps what they say now for a review. Touches the disk.
+    pub fn check(&self, origin: Origin, pack: &PackName, tools: &[ToolSpec]) -> Result<Drift, Distrust> {
+        let now = Pins::of(tools);
+        let drift = edit(&self.pins, |book| match book.get(self.of(origin), pack) {
+            Some(pinned) => pinned.compare(&now),
+            None => {
+                book.set(self.of(origin), pack, now.clone());
+                Drift::default()
+            }
+        })?;
+        edit(&self.seen, |book| match drift.is_empty() {
+            true => book.forget(self.of(origin), pack),
+            false => book.set(self.of(origin), pack, now),
+        })?;
+        Ok(drift)
+    }
+
+    /// How a pack's tools differ from their pins, as far as they were seen. Empty if nothing waits.
+    pub fn waiting(&self, origin: Origin, pack: &PackName) -> Result<Drift, Distrust> {
+        let (pins, seen) = (read(&self.pins)?, read(&self.seen)?);
+        let pair = pins.get(self.of(origin), pack).zip(seen.get(self.of(origin), pack));
+        Ok(pair.map(|(pinned, seen)| pinned.compare(seen)).unwrap_or_default())
+    }
+
+    /// Accepts what a pack's tools say now. False if nothing waited.
+    pub fn accept(&self, origin: Origin, pack: &PackName) -> Result<bool, Distrust> {
+        let Some(seen) = read(&self.seen)?.get(self.of(origin), pack).cloned() else { return Ok(false) };
+        edit(&self.pins, |book| book.set(self.of(origin), pack, seen))?;
+        edit(&self.seen, |book| book.forget(self.of(origin), pack))?;
+        Ok(true)
+    }
+
+    /// Forgets a pack: its next start is its first one.
+    pub fn forget(&self, origin: Origin, pack: &PackName) -> Result<(), Distrust> {
+        for file in [&self.pins, &self.seen] {
+            edit(file, |book| book.forget(self.of(origin), pack))?;
+        }
+        Ok(())
+    }
+
+    /// The project whose pack it is; none for the user's own.
+    fn of(&self, origin: Origin) -> Option<&Project> {
+        match origin {
+            Origin::Project => self.project.as_ref(),
+            Origin::Global | Origin::Server => None,
+        }
+    }
+}
+
+fn read(file: &Own) -> Result<PinBook, Distrust> {
+    parse(file, file.read()?.text.as_deref())
+}
+
+fn edit<T>(file: &Own, change: impl FnOnce(&mut PinBook) -> T) -> Result<T, Distrust> {
+    file.edit(|text| {
+        let before = parse(file, text)?;
+        let mut book = before.clone();
+        let result = change(&mut book);
+        Ok(((book != before).then(|| book.to_json()), result))
+    })
+}
+
+fn parse(file: &Own, text: Option<&str>) -> Result<PinBook, Distrust> {
+    let Some(text) = text else { return Ok(PinBook::default()) };
+    PinBook::parse(&file.shown(), text)
+        .map_err(|problems| Distrust::Corrupt(problems.first().map(ToString::to_string).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use vance_shared::json::Raw;
+    use vance_shared::names::ToolName;
+    use vance_shared::tool::Replay;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> ToolSpec {
+        ToolSpec {
+            name: ToolName::parse(name).unwrap(),
+            description: description.to_owned(),
+            input_schema: Raw::from(serde_json::json!({"type": "object"})),
+            output_schema: None,
+            annotations: Default::default(),
+            labels: Vec::new(),
+            replay: Replay::Unsafe,
+            pack: None,
+        }
+    }
+
+    #[test]
+    fn tools_that_change_wait_until_somebody_accepts_them() {
+        let (home, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of = Project::new(&project.path().canonicalize().unwrap()).unwrap();
+        let store = PinStore::new(home.path(), Some(&of), Some(of.dir()));
+        let pack = PackName::parse("p").unwrap();
+        let check = |tools: &[ToolSpec]| store.check(Origin::Project, &pack, tools).unwrap();
+        assert!(check(&[tool("p__a", "reads"), tool("p__b", "b")]).is_empty(), "the first start pins");
+        assert!(!store.accept(Origin::Project, &pack).unwrap());
+        let changed = [tool("p__a", "reads and sends away"), tool("p__c", "c")];
+        let drift = check(&changed);
+        assert_eq!(drift.summary(), "new: p__c; changed: p__a; gone: p__b");
+        assert_eq!(store.waiting(Origin::Project, &pack).unwrap(), drift);
+        assert!(drift.withholds(Origin::Project, "p__a") && !drift.withholds(Origin::Global, "p__a"));
+        assert!(store.accept(Origin::Project, &pack).unwrap());
+        assert!(check(&changed).is_empty());
+        assert!(check(&[tool("p__a", "reads")]).changed.contains("p__a"));
+        assert!(!check(&changed).changed.contains("p__a") && store.waiting(Origin::Project, &pack).unwrap().is_empty());
+        store.forget(Origin::Project, &pack).unwrap();
+        assert!(check(&[tool("p__z", "z")]).is_empty());
+        assert!(store.check(Origin::Global, &pack, &[tool("p__y", "y")]).unwrap().is_empty(), "another pack of this name");
+    }
+}

@@ -1,0 +1,208 @@
+//! Whether a file of ours may be believed: it has to be its user's own, written by nobody else, and no part of the project that it judges.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use crate::paths::shown;
+
+/// Others may write.
+const WRITABLE: u32 = 0o022;
+/// Others may do anything.
+const OTHERS: u32 = 0o077;
+
+/// Why a file is not believed, or not written. Safe to print.
+#[derive(Debug, thiserror::Error)]
+pub enum Distrust {
+    /// Somebody else could have written it.
+    #[error("{0}")]
+    Unsafe(String),
+    /// It does not say anything that can be read.
+    #[error("{0}")]
+    Corrupt(String),
+    /// It would become larger than it may be.
+    #[error("{0} is full; `vancetope trust prune` drops what belongs to folders that are gone")]
+    Full(String),
+    /// The file system.
+    #[error("{file}: {error}")]
+    Io {
+        /// The file, safe to print.
+        file: String,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+impl Distrust {
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        move |error| Self::Io { file: shown(path), error }
+    }
+}
+
+/// A file of the home that only its user may have written.
+#[derive(Debug, Clone)]
+pub(super) struct Own {
+    path: PathBuf,
+    /// What came with this folder is not believed.
+    not_in: Option<PathBuf>,
+    max_bytes: usize,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The text; none if there is no file.
+    pub(super) text: Option<String>,
+    /// What was mended on the way.
+    pub(super) notices: Vec<String>,
+}
+
+impl Own {
+    /// `not_in`: the project, canonical.
+    pub(super) fn new(path: PathBuf, not_in: Option<&Path>, max_bytes: usize) -> Self {
+        Self { path, not_in: not_in.map(Path::to_owned), max_bytes }
+    }
+
+    /// The file as people see it.
+    pub(super) fn shown(&self) -> String {
+        shown(&self.path)
+    }
+
+    /// Reads it, if it may be believed.
+    pub(super) fn read(&self) -> Result<Found, Distrust> {
+        let mut found = Found::default();
+        let Some(path) = self.real()? else { return Ok(found) };
+        for folder in self.folders(&path) {
+            let folder_file = self.open(&folder, OFlag::O_DIRECTORY)?;
+            found.notices.extend(self.check(&folder_file, &folder, 0o700)?);
+        }
+        let file = self.open(&path, OFlag::empty())?;
+        if !file.metadata().map_err(Distrust::io(&path))?.is_file() {
+            return Err(Distrust::Unsafe(format!("{} is no regular file", shown(&path))));
+        }
+        found.notices.extend(self.check(&file, &path, 0o600)?);
+        let mut bytes = Vec::new();
+        let limit = self.max_bytes as u64 + 1;
+        file.take(limit).read_to_end(&mut bytes).map_err(Distrust::io(&path))?;
+        match String::from_utf8(bytes) {
+            Ok(text) => found.text = Some(text),
+            Err(_) => return Err(Distrust::Corrupt(format!("{} is no UTF-8 text", shown(&path)))),
+        }
+        Ok(found)
+    }
+
+    /// Takes the lock, reads, lets `edit` make the new text, and puts that in the file's place. Readers see the old text or the new one, a crash
+    /// leaves one of them, and of two writers none is lost.
+    pub(super) fn edit<T>(
+        &self,
+        edit: impl FnOnce(Option<&str>) -> Result<(Option<String>, T), Distrust>,
+    ) -> Result<T, Distrust> {
+        let folder = self.path.parent().unwrap_or(Path::new("/")).to_owned();
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Distrust::io(&folder))?;
+        let folder_file = self.open(&folder.canonicalize().map_err(Distrust::io(&folder))?, OFlag::O_DIRECTORY)?;
+        if let Some(notice) = self.check(&folder_file, &folder, 0o700)? {
+            tracing::info!("{notice}");
+        }
+        // Beside the file, because the file itself is replaced.
+        let lock = folder.join(format!(".{}.lock", self.name()));
+        let opened = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&lock)
+            .map_err(Distrust::io(&lock))?;
+        // Held until the end of this function; whoever else holds it only writes a small file.
+        let _lock = Flock::lock(opened, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| Distrust::Io { file: shown(&lock), error: errno.into() })?;
+        let Found { text, notices } = self.read()?;
+        notices.iter().for_each(|notice| tracing::info!("{notice}"));
+        let (after, result) = edit(text.as_deref())?;
+        if let Some(after) = after {
+            if after.len() > self.max_bytes {
+                return Err(Distrust::Full(self.shown()));
+            }
+            // Where dotfiles are links, the link stays one.
+            let path = self.real()?.unwrap_or_else(|| self.path.clone());
+            replace(&path, &after).map_err(Distrust::io(&path))?;
+        }
+        Ok(result)
+    }
+
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Where the file is, links resolved; none if there is none.
+    fn real(&self) -> Result<Option<PathBuf>, Distrust> {
+        match self.path.canonicalize() {
+            Ok(path) => Ok(Some(path)),
+            // A link that leads nowhere is not the same as no file: writing would make what it names.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.path.symlink_metadata().is_err() => Ok(None),
+            Err(error) => Err(Distrust::io(&self.path)(error)),
+        }
+    }
+
+    /// The home's folder, and the file's own if a link leads elsewhere.
+    fn folders(&self, real: &Path) -> Vec<PathBuf> {
+        let home = self.path.parent().and_then(|folder| folder.canonicalize().ok());
+        let mut folders: Vec<PathBuf> = home.into_iter().chain(real.parent().map(Path::to_owned)).collect();
+        folders.dedup();
+        folders
+    }
+
+    fn open(&self, path: &Path, flag: OFlag) -> Result<File, Distrust> {
+        if self.not_in.as_ref().is_some_and(|project| path.starts_with(project)) {
+            return Err(Distrust::Unsafe(format!("{} lies inside the working directory", shown(path))));
+        }
+        // Not blocking: a pipe in its place must not hold us up.
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | flag;
+        OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).map_err(Distrust::io(path))
+    }
+
+    /// Refuses what others could have written; what others can only read is tightened.
+    fn check(&self, file: &File, path: &Path, tight: u32) -> Result<Option<String>, Distrust> {
+        let meta = file.metadata().map_err(Distrust::io(path))?;
+        let (mode, me) = (meta.mode() & 0o7777, nix::unistd::geteuid().as_raw());
+        if meta.uid() != me {
+            let owner = meta.uid();
+            return Err(Distrust::Unsafe(format!("{} belongs to another user ({owner}, not {me})", shown(path))));
+        }
+        if mode & WRITABLE != 0 {
+            let advice = format!("chmod {tight:o} {}", vance_shared::gate::quote(&path.to_string_lossy()));
+            return Err(Distrust::Unsafe(format!(
+                "others may write {} (mode {mode:04o}); look at what it says, then: {advice}",
+                shown(path)
+            )));
+        }
+        if mode & OTHERS == 0 {
+            return Ok(None);
+        }
+        file.set_permissions(Permissions::from_mode(tight)).map_err(Distrust::io(path))?;
+        Ok(Some(format!("others could read {} (mode {mode:04o}); it is {tight:04o} now", shown(path))))
+    }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{:016x}.tmp", fastrand::u64(..)));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err()
+        && let Err(left) = std::fs::remove_file(&temporary)
+        && left.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!("a temporary file stays: {}: {left}", shown(&temporary));
+    }
+    written
+}
