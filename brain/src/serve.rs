@@ -331,6 +331,7 @@ fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
             project_dir: None,
             guard_program: program.clone(),
             client_name: "vance-brain".to_owned(),
+            sandbox: None,
         };
         let (registry, of) = (brain.registry_actor.clone(), name.clone());
         let sink = Arc::new(move |event: HostEvent| {

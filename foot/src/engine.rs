@@ -266,6 +266,7 @@ fn build(
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),
         },
+            sandbox: native.as_ref().and_then(|native| native.sandbox()),
         local: !config.no_local,
         no_packs: config.no_tools,
     };

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::{Line, Rules};
+use vance_mcp_host::sandbox::Sandbox;
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -33,6 +34,7 @@ mod pdf;
 mod processes;
 mod read;
 mod roots;
+mod sandbox;
 mod search;
 mod shell;
 mod specs;
@@ -145,8 +147,8 @@ pub fn enter_if_asked() {
 impl NativeTools {
     /// Opens the roots that exist. A root that does not is opened when it is first used.
     pub fn new(env: NativeEnv) -> Self {
-        let launcher = Launcher::new(env.guard_program, env.project_dir.clone());
         let gate = Gate::new(env.rules, &env.home, &env.project_dir, &env.state_dir, env.asker);
+        let launcher = Launcher::new(env.guard_program, env.project_dir.clone(), gate.sandbox().cloned());
         Self {
             specs: specs::all(),
             gate: Arc::new(gate),
@@ -159,6 +161,11 @@ impl NativeTools {
     /// All native tools.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.specs.clone()
+    }
+
+    /// What programs may reach, also those of packs, if `permissions.yaml` wants that limited.
+    pub fn sandbox(&self) -> Option<Sandbox> {
+        self.gate.sandbox().cloned()
     }
 
     /// Asks whether a tool of a pack may be used: `None` is yes. The same rules and the same person answer as for native tools.

@@ -7,5 +7,8 @@ mod files;
 mod foreign;
 #[path = "native/programs.rs"]
 mod programs;
+#[cfg(target_os = "linux")]
+#[path = "native/sandboxed.rs"]
+mod sandboxed;
 #[path = "native/support.rs"]
 mod support;

@@ -17,9 +17,11 @@ use vance_shared::show::{plain, quoted};
 mod exec;
 mod parse;
 mod paths;
+mod sandbox;
 mod words;
 pub use parse::parse_permissions;
 pub use paths::{Places, normal};
+pub use sandbox::Fence;
 
 use paths::PathGlob;
 
@@ -75,12 +77,13 @@ pub struct Rules {
     file: Arc<str>,
     rules: Vec<Rule>,
     roots: Vec<String>,
+    fence: Option<Fence>,
 }
 
 impl Rules {
     /// No rules: the defaults hold. `file` is where a person would add some; refusals name it.
     pub fn none(file: &str) -> Self {
-        Self { file: file.into(), rules: Vec::new(), roots: Vec::new() }
+        Self { file: file.into(), rules: Vec::new(), roots: Vec::new(), fence: None }
     }
 
     /// The file that a person edits to allow something.
@@ -90,7 +93,7 @@ impl Rules {
 
     /// Adds a project's rules. They can only tighten: its `allow` entries and `roots` have no effect, each is a warning.
     pub fn tightened_by(mut self, project: Self) -> (Self, Vec<String>) {
-        let mut warnings = Vec::new();
+        let mut warnings = Vec::from_iter(self.fence_of(&project));
         for rule in project.rules {
             match rule.effect {
                 Effect::Ask | Effect::Deny => self.rules.push(rule),
@@ -106,6 +109,11 @@ impl Rules {
             warnings.push(format!("{from}: a project cannot add `roots`; put them into {to}"));
         }
         (self, warnings)
+    }
+
+    /// The sandbox of programs, if there is to be one.
+    pub fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
     }
 
     /// Where file tools may look, absolute: the `roots`, or the working directory if there are none.

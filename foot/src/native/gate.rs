@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::{Action, Places, Policy, Rules, Verdict};
+use vance_mcp_host::sandbox::Sandbox;
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -15,7 +16,7 @@ use vance_shared::names::ToolName;
 use vance_shared::show::plain;
 
 use super::roots::{Resolved, Roots};
-use super::{Asker, Ended, Progress, Question, failed};
+use super::{Asker, Ended, Progress, Question, failed, sandbox};
 
 /// When a call has to end.
 #[derive(Debug, Clone)]
@@ -105,6 +106,7 @@ pub(super) struct Gate {
     pub(super) policy: Policy,
     pub(super) roots: Roots,
     asker: Option<Arc<dyn Asker>>,
+    sandbox: Option<Sandbox>,
 }
 
 impl Gate {
@@ -119,8 +121,15 @@ impl Gate {
         let places = places(user_home, home, project_dir, state_dir);
         let spelled = rules.root_paths(&places);
         let roots = Roots::open(&spelled);
+        let fence = rules.fence().cloned();
         let policy = Policy::new(rules, places, roots.spellings());
-        Self { policy, roots, asker }
+        let sandbox = fence.map(|fence| sandbox::of(&fence, &policy, &roots.spellings()));
+        Self { policy, roots, asker, sandbox }
+    }
+
+    /// What programs may reach, if the rules want that limited.
+    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
+        self.sandbox.as_ref()
     }
 
     /// The working directory.

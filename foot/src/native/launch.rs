@@ -9,6 +9,7 @@ use serde::Deserialize;
 use vance_foot_core::permissions::{Action, Program};
 use vance_mcp_host::env;
 use vance_mcp_host::guard::{self, GuardedChild, Spawn, SpawnError};
+use vance_mcp_host::sandbox::Sandbox;
 use vance_shared::call::Outcome;
 use vance_shared::launch::Origin;
 use vance_shared::show::quoted;
@@ -24,6 +25,7 @@ const OWN_PREFIX: &str = "VANCE_";
 pub(super) struct Launcher {
     guard_program: PathBuf,
     project_dir: PathBuf,
+    sandbox: Option<Sandbox>,
 }
 
 /// What `shell_execute` and `process_start` take to name a program.
@@ -107,8 +109,8 @@ fn check_words(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), Bo
 }
 
 impl Launcher {
-    pub(super) fn new(guard_program: PathBuf, project_dir: PathBuf) -> Self {
-        Self { guard_program, project_dir }
+    pub(super) fn new(guard_program: PathBuf, project_dir: PathBuf, sandbox: Option<Sandbox>) -> Self {
+        Self { guard_program, project_dir, sandbox }
     }
 
     /// The program that is also the guard.
@@ -119,10 +121,11 @@ impl Launcher {
     /// Starts what was permitted.
     pub(super) async fn start(&self, permitted: &Permitted) -> Result<GuardedChild, Box<Outcome>> {
         let added = permitted.env.iter().map(|(name, value)| (name.into(), value.into()));
-        self.spawn(permitted.argv.clone(), permitted.cwd.clone(), added.collect(), false).await
+        let sandbox = self.sandbox.clone();
+        self.guarded(permitted.argv.clone(), permitted.cwd.clone(), added.collect(), false, sandbox).await
     }
 
-    /// Starts a program of our own choice.
+    /// Starts a program of our own choice, which no call can bend: without a sandbox.
     pub(super) async fn spawn(
         &self,
         argv: Vec<String>,
@@ -130,11 +133,22 @@ impl Launcher {
         added: BTreeMap<OsString, OsString>,
         stdin: bool,
     ) -> Result<GuardedChild, Box<Outcome>> {
+        self.guarded(argv, cwd, added, stdin, None).await
+    }
+
+    async fn guarded(
+        &self,
+        argv: Vec<String>,
+        cwd: PathBuf,
+        added: BTreeMap<OsString, OsString>,
+        stdin: bool,
+        sandbox: Option<Sandbox>,
+    ) -> Result<GuardedChild, Box<Outcome>> {
         // No words of a pack: nothing is expanded, so nothing can fail.
         let mut env = env::child_env(&env::ambient(), Origin::Global, &BTreeMap::new(), Some(&self.project_dir))
             .unwrap_or_default();
         env.extend(added);
-        let spawn = Spawn { argv, cwd, env, stdin, guard_program: self.guard_program.clone() };
+        let spawn = Spawn { argv, cwd, env, stdin, guard_program: self.guard_program.clone(), sandbox };
         guard::spawn(spawn).await.map_err(|e| match &e {
             SpawnError::NotFound { .. } | SpawnError::NotAProgram { .. } | SpawnError::NoFolder { .. } => {
                 failed("not_found", e.to_string())

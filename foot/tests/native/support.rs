@@ -65,7 +65,12 @@ impl World {
     }
 
     pub(crate) fn with(permissions: &str, asker: Option<Arc<dyn Asker>>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::below(std::env::temp_dir(), permissions, asker)
+    }
+
+    /// With all its folders below this one.
+    pub(crate) fn below(folder: impl AsRef<Path>, permissions: &str, asker: Option<Arc<dyn Asker>>) -> Self {
+        let dir = tempfile::tempdir_in(folder).unwrap();
         let base = dir.path().canonicalize().unwrap();
         let [project, outside, home] = ["project", "outside", "home"].map(|name| base.join(name));
         for folder in [&project, &outside, &home] {

@@ -13,6 +13,8 @@
 //! `pid N` or `fail TEXT` once, then `exit N` or `signal N`. The host says `end MS`.
 
 mod child;
+#[cfg(unix)]
+mod fence;
 mod find;
 #[cfg(unix)]
 mod keeper;

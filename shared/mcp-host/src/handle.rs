@@ -17,6 +17,7 @@ use vance_shared::trace::TraceContext;
 
 use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
 use crate::conn::Call;
+use crate::sandbox::Sandbox;
 use crate::shared::{Live, Shared};
 
 /// Rounds in which a server may ask for the roots before it has to answer.
@@ -33,6 +34,8 @@ pub struct HostEnv {
     pub guard_program: PathBuf,
     /// The client's name in the handshake.
     pub client_name: String,
+    /// What child processes may reach beside their own folders and the project; none is everything.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Receives what happens to a server. Called from its tasks: quick, and never blocking.

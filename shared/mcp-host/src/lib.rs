@@ -18,6 +18,7 @@ mod life;
 mod people;
 mod line;
 mod link;
+pub mod sandbox;
 mod server;
 mod shared;
 mod stderr;

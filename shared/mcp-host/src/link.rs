@@ -87,7 +87,8 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
                 .map_err(|e| hopeless(e.to_string()))?;
             let cwd = working_dir(plan, env, cwd.as_deref()).map_err(hopeless)?;
             let guard_program = env.guard_program.clone();
-            let spawn = Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program };
+            let sandbox = env.sandbox.clone().map(|sandbox| sandbox.for_pack(plan, argv, &cwd, &vars));
+            let spawn = Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program, sandbox };
             as_allowed(to.launch, env).await.map_err(hopeless)?;
             let mut child = guard::spawn(spawn).await.map_err(|error| Refused {
                 // A guard that does not start is this machine's trouble, and may pass.

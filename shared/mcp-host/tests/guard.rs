@@ -41,6 +41,7 @@ fn what(argv: &[&str], cwd: &Path) -> Spawn {
         ]),
         stdin: true,
         guard_program: PROBE.into(),
+        sandbox: None,
     }
 }
 

@@ -33,6 +33,7 @@ async fn serve(dir: &Path, port: u16, words: &[&str]) -> GuardedChild {
         env,
         stdin: false,
         guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
+        sandbox: None,
     })
     .await
     .unwrap();

@@ -78,6 +78,7 @@ fn server_everything_over_streamable_http() {
             env,
             stdin: false,
             guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
+            sandbox: None,
         })
         .await
         .unwrap();
@@ -157,6 +158,7 @@ fn mcp_server_git_reads_a_repository() {
             env: vance_mcp_host::env::ambient(),
             stdin: false,
             guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
+            sandbox: None,
         };
         guard::spawn(git).await.unwrap().wait().await.unwrap();
         let host = Host::start(python("mcp-server-git", &["--repository", repository.to_str().unwrap()]), dir);

@@ -12,7 +12,7 @@ use super::{Effect, Matcher, Rule, Rules};
 const MAX_RULES: usize = 1000;
 /// Roots of one file: each holds an open folder.
 const MAX_ROOTS: usize = 64;
-const FIELDS: &[&str] = &["allow", "ask", "deny", "roots"];
+const FIELDS: &[&str] = &["allow", "ask", "deny", "roots", "sandbox"];
 const KINDS: &[&str] = &["exec", "read", "write", "tool"];
 
 /// Reads a file. An empty one is no rules. A file with a mistake gives no rules at all: a rule that was meant to deny must not get lost.
@@ -25,7 +25,7 @@ pub fn parse_permissions(file: &str, text: &str) -> Result<Rules, Vec<Problem>> 
     }
     let Some(entries) = node.as_map() else {
         problems
-            .add(node.line, format!("{}, expected a mapping with `allow`, `ask`, `deny` or `roots`", node.describe()));
+            .add(node.line, format!("{}, expected a mapping with `allow`, `ask`, `deny`, `roots` or `sandbox`", node.describe()));
         return problems.into_result(None);
     };
     for Entry { key, line, value } in entries {
@@ -35,6 +35,10 @@ pub fn parse_permissions(file: &str, text: &str) -> Result<Rules, Vec<Problem>> 
             "deny" => Effect::Deny,
             "roots" => {
                 rules.roots = roots(value, &problems);
+                continue;
+            }
+            "sandbox" => {
+                rules.fence = super::sandbox::parse(value, &problems);
                 continue;
             }
             other => {

@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::{GUARD_WORD, find_program};
+use crate::sandbox::Sandbox;
 
 /// A guard only has to start and start another: half a minute covers a machine that swaps.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -30,6 +31,8 @@ pub struct Spawn {
     pub stdin: bool,
     /// A program whose `main` begins with [`super::enter_if_asked`]; usually `std::env::current_exe()`.
     pub guard_program: PathBuf,
+    /// What it may reach; none is everything.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Why nothing was started.
@@ -154,7 +157,8 @@ fn start_guard(spawn: &Spawn, file: &std::path::Path, args: &[String]) -> std::i
     let ours = UnixStream::from_std(ours)?;
     #[allow(clippy::disallowed_methods)] // this is the one spawner
     let mut command = Command::new(&spawn.guard_program);
-    command.arg(GUARD_WORD).arg(theirs.as_raw_fd().to_string()).arg("--").arg(file).args(args);
+    command.arg(GUARD_WORD).arg(theirs.as_raw_fd().to_string());
+    command.args(spawn.sandbox.iter().flat_map(Sandbox::to_args)).arg("--").arg(file).args(args);
     command.env_clear().envs(&spawn.env).current_dir(&spawn.cwd);
     command
         .stdin(if spawn.stdin { Stdio::piped() } else { Stdio::null() })

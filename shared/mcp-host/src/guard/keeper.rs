@@ -15,7 +15,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::{DEFAULT_GRACE, tree};
+use super::{DEFAULT_GRACE, fence, tree};
+use crate::sandbox::Sandbox;
 
 /// How long SIGKILL is repeated. A process in an uninterruptible system call can outlast it; then init inherits it.
 const KILL_FOR: Duration = Duration::from_secs(10);
@@ -25,28 +26,26 @@ const KILL_EVERY: Duration = Duration::from_millis(5);
 const USAGE: i32 = 2;
 const CANNOT_RUN: i32 = 126;
 
-/// Runs as the guard: `FD -- PROGRAM ARG…`. Gives the exit code.
+/// Runs as the guard: `FD [--sandbox [--read PATH]… [--write PATH]…] -- PROGRAM ARG…`. Gives the exit code.
 pub(super) fn run(args: Vec<OsString>) -> i32 {
-    let Some((lease, argv)) = parse(args) else {
+    let Some((lease, sandbox, argv)) = parse(args) else {
         eprintln!("{} is an internal command: it guards a child process of this program", super::GUARD_WORD);
         return USAGE;
     };
-    Keeper::start(lease, &argv).map_or(CANNOT_RUN, Keeper::watch)
+    Keeper::start(lease, sandbox.as_ref(), &argv).map_or(CANNOT_RUN, Keeper::watch)
 }
 
-fn parse(args: Vec<OsString>) -> Option<(UnixStream, Vec<OsString>)> {
+fn parse(args: Vec<OsString>) -> Option<(UnixStream, Option<Sandbox>, Vec<OsString>)> {
     let mut args = args.into_iter();
     let fd: RawFd = args.next()?.to_str()?.parse().ok().filter(|fd| *fd > 2)?;
-    if args.next()? != "--" {
-        return None;
-    }
+    let sandbox = Sandbox::from_args(&mut args)?;
     let argv: Vec<OsString> = args.collect();
     if argv.is_empty()
         || nix::fcntl::fcntl(borrowed(fd), nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC)).is_err()
     {
         return None;
     }
-    Some((UnixStream::from(owned(fd)), argv))
+    Some((UnixStream::from(owned(fd)), sandbox, argv))
 }
 
 #[allow(unsafe_code)]
@@ -75,7 +74,7 @@ struct End {
 }
 
 impl Keeper {
-    fn start(mut lease: UnixStream, argv: &[OsString]) -> Option<Self> {
+    fn start(mut lease: UnixStream, sandbox: Option<&Sandbox>, argv: &[OsString]) -> Option<Self> {
         // A session of its own: no terminal to write to, no Ctrl-C from it. Fails only for a group leader, which has what it needs.
         if nix::unistd::setsid().is_err() {
             eprintln!("guard: already a group leader");
@@ -83,6 +82,10 @@ impl Keeper {
         #[cfg(target_os = "linux")]
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
             return Self::refuse(&mut lease, &format!("the guard cannot become a subreaper: {error}"));
+        }
+        // The guard itself stays behind the fence, too: it needs no more than its children, and nothing can slip out between the two.
+        if let Some(why) = sandbox.and_then(|sandbox| fence::enter(sandbox).err()) {
+            return Self::refuse(&mut lease, &why);
         }
         let (program, args) = argv.split_first()?;
         #[allow(clippy::disallowed_methods)] // this is the one spawner

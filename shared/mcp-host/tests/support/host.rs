@@ -80,6 +80,7 @@ impl Host {
             project_dir: Some(dir.path().join("the project")),
             guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
             client_name: "vancetope".into(),
+            sandbox: None,
         };
         let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();
         let ear = Arc::clone(&events);
