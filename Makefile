@@ -4,13 +4,13 @@ CARGO ?= cargo
 VANCE_TEST_CACHE ?= $(HOME)/.cache/vancetope-test
 export VANCE_TEST_CACHE
 
-.PHONY: help demo dev build test lint unit nightly bench components
+.PHONY: help demo dev build test lint nextest unit nightly bench components
 
 help:
 	@echo "make demo     a task tree over a Brain, two Feet and real MCP servers, live in the terminal"
 	@echo "make dev      a Brain with a Foot, for daily use (Ctrl-C ends both)"
 	@echo "make test     everything from a fresh checkout to passed tests"
-	@echo "make nightly  the same with many more random cases"
+	@echo "make nightly  the same with many more random cases, and a summary of them at the end"
 	@echo "make bench    speed and size, beside the least that they can cost on this machine (minutes to build, four to run)"
 
 build:
@@ -32,16 +32,19 @@ lint:
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check bans licenses sources; \
 	else echo "!! cargo-deny is not installed: licences, sources and bans were NOT checked (cargo install cargo-deny)"; fi
 
-unit:
+nextest:
 	@command -v cargo-nextest >/dev/null || $(CARGO) install --locked cargo-nextest
+
+unit: nextest
 	$(CARGO) build --locked --workspace --bins
 	$(CARGO) nextest run --locked --workspace --no-fail-fast
 
 test: components lint unit
 
-nightly: components lint
+# Under an hour on two cores. The last lines say what was run.
+nightly: components lint nextest
 	$(CARGO) build --locked --workspace --bins
-	PROPTEST_CASES=5000 SEEDS=1000 $(CARGO) nextest run --locked --workspace --no-fail-fast --run-ignored all
+	@CARGO="$(CARGO)" tests/nightly.sh
 
 # Results are kept in target/bench. A quiet machine, please.
 bench:

@@ -134,6 +134,7 @@ pub struct LocalCall {
 pub struct Foot {
     root: SupervisorRef,
     line: SupervisorRef,
+    packs: SupervisorRef,
     dispatcher: ActorRef<Dispatcher>,
     native: Option<Arc<NativeTools>>,
     journal: Option<Arc<dyn CallJournal>>,
@@ -274,10 +275,12 @@ fn build(
         .strategy(Strategy::RestForOne)
         .child(ChildSpec::actor(me, move |_| Loader::new(packs.clone())))
         .child(ChildSpec::supervisor(SupervisorSpec::new("servers"), servers));
-    let root = SupervisorRef::start(root.child(ChildSpec::supervisor(packs, SupervisorRef::new())));
+    let packs_ref = SupervisorRef::new();
+    let root = SupervisorRef::start(root.child(ChildSpec::supervisor(packs, packs_ref.clone())));
     Ok(Foot {
         root,
         line: line_ref,
+        packs: packs_ref,
         dispatcher,
         native,
         journal,
@@ -383,9 +386,9 @@ impl Foot {
         self.root.ended().await
     }
 
-    /// Makes the `dispatcher` or the `link` panic, for tests of what becomes of the calls.
+    /// Makes the `dispatcher`, the `link` or the `loader` panic, for tests of what becomes of calls and tools.
     pub async fn strike(&self, part: &str) -> bool {
-        self.line.strike(part).await
+        self.line.strike(part).await || self.packs.strike(part).await
     }
 
     /// Takes no new calls, lets the running ones finish for a moment, brings their results to the Brain, and ends everything that

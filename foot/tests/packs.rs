@@ -165,6 +165,30 @@ fn without_a_brain_a_packs_tool_runs_and_its_neighbour_may_die() {
 }
 
 #[test]
+fn a_pack_loader_that_falls_comes_back_with_its_packs() {
+    story(async || {
+        let home = home(&[("one", "")]);
+        let foot = foot(home.path(), None);
+        assert_eq!(foot.first_load().await.loaded, ["one"]);
+        let starts = || {
+            let ledger = std::fs::read_to_string(home.path().join("one.ledger")).unwrap_or_default();
+            ledger.lines().filter(|line| line.starts_with("start ")).count()
+        };
+        for fall in 1..=2 {
+            assert!(foot.strike("loader").await);
+            // Its servers belong to it: they end and are started anew. What needs no pack stays all the while.
+            while starts() <= fall || !has(&foot, "one__echo") {
+                assert!(has(&foot, "shell_execute"));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let outcome = foot.call_local(local("one__echo")).await;
+            assert!(matches!(&outcome, Outcome::Done(_)), "{outcome:?}");
+        }
+        foot.shutdown().await;
+    });
+}
+
+#[test]
 fn without_tools_nothing_is_started() {
     story(async || {
         let home = home(&[("one", "")]);

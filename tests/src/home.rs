@@ -26,6 +26,11 @@ impl Home {
         &self.home
     }
 
+    /// The folder of both, which no other test uses.
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// The working directory of its Foot.
     pub fn project(&self) -> PathBuf {
         self.dir.path().join("project")

@@ -7,6 +7,7 @@ pub mod process;
 pub mod proxy;
 pub mod sim;
 pub mod socket;
+pub mod summary;
 pub mod toy;
 pub mod wait;
 pub mod world;

@@ -209,16 +209,19 @@ pub async fn foot(home: &Home, brain_url: &str, args: &[&str]) -> anyhow::Result
     Ok(process)
 }
 
-/// Processes whose command line holds a text: to look for orphans.
+/// Processes whose command line or environment holds a text: to look for orphans.
 pub fn processes_with(text: &str) -> anyhow::Result<Vec<i32>> {
     let own = i32::try_from(std::process::id())?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        // A process may end while we look.
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        if pid != own && String::from_utf8_lossy(&line).replace('\0', " ").contains(text) {
+        // A process may end while we look, and another user's environment is not ours to read.
+        let holds = |file: &str| {
+            let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ").contains(text)
+        };
+        if pid != own && (holds("cmdline") || holds("environ")) {
             found.push(pid);
         }
     }

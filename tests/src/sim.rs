@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! this thread: the controller, which steps the machines and makes trouble
-//!   machine "brain"    serve::tree on a store in memory; sockets; the person who submits and decides
+//!   machine "brain"    serve::tree on a store in memory; sockets; the person who submits and decides, and callers of tools
 //!   machine "foot-N"   the Foot's tree on a journal in memory; tools that write the ledger
 //! ```
 //!
@@ -22,6 +22,7 @@ use vance_shared::ids::TaskId;
 
 mod brain;
 pub mod clock;
+mod direct;
 mod disk;
 mod foot;
 mod line;
@@ -30,9 +31,11 @@ mod shelf;
 mod tree;
 mod trouble;
 
+pub use direct::Direct;
 pub use foot::Ledger;
 pub use person::Person;
 pub use tree::Wanted;
+pub use trouble::Planned;
 
 use disk::SharedDisk;
 use line::Lines;
@@ -170,6 +173,8 @@ pub struct Scenario {
     pub every: Duration,
     /// When all must be over.
     pub limit: Duration,
+    /// In place of random troubles.
+    pub plan: Vec<(Duration, Planned)>,
 }
 
 impl Scenario {

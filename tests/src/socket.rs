@@ -1,13 +1,13 @@
-//! A client of the wire that a test writes frame by frame.
+//! A client of the wire, or a Brain, that a test writes frame by frame.
 
 use anyhow::Context as _;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, accept_async, connect_async};
 
 use crate::wait::PATIENCE;
 
@@ -28,6 +28,14 @@ impl Socket {
         socket.send(hello).await?;
         let welcome = socket.next("welcome").await?;
         Ok((socket, welcome))
+    }
+
+    /// Waits for the next client of a listener, as a Brain does; gives its hello too.
+    pub async fn accept(listener: &TcpListener) -> anyhow::Result<(Self, Value)> {
+        let (stream, _) = timeout(PATIENCE, listener.accept()).await.context("nobody came")??;
+        let mut socket = Self(accept_async(MaybeTlsStream::Plain(stream)).await?);
+        let hello = socket.next("client_connected").await?;
+        Ok((socket, hello))
     }
 
     /// Sends a frame.

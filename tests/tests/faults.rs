@@ -10,7 +10,15 @@ mod disk;
 mod load;
 #[path = "faults/packs.rs"]
 mod packs;
+#[path = "faults/panics.rs"]
+mod panics;
 #[path = "faults/races.rs"]
 mod races;
+#[path = "faults/releases.rs"]
+mod releases;
+#[path = "faults/sleep.rs"]
+mod sleep;
 #[path = "faults/storm.rs"]
 mod storm;
+#[path = "faults/versions.rs"]
+mod versions;

@@ -136,6 +136,7 @@ fn cores_have_no_dependency_that_does_io_and_touch_no_clock_file_or_environment(
         "jsonschema",
         "base64",
         "fastrand",
+        "sha2",
     ];
     for (folder, allowed) in [("brain/core", &pure[..]), ("foot/core", &pure), ("shared", &shared)] {
         let manifest = read(&format!("{folder}/Cargo.toml"))?;
@@ -286,6 +287,25 @@ fn json_examples_are_packs_or_frames() -> anyhow::Result<()> {
         }
     }
     assert!(packs >= 2 && frames >= 1, "{packs} packs, {frames} frames");
+    Ok(())
+}
+
+#[test]
+fn every_test_that_the_guarantees_name_exists() -> anyhow::Result<()> {
+    let page = read("docs/guarantees.md")?;
+    let inline = page.split('`').skip(1).step_by(2);
+    // A sentence with underscores is a test's name.
+    let named: BTreeSet<&str> =
+        inline.filter(|word| !word.contains([' ', '=', '/']) && word.matches('_').count() > 1).collect();
+    assert!(named.len() > 40, "the page is read: {named:?}");
+    let files = files()?;
+    let code: Vec<&String> = files.iter().filter(|(name, _)| name.ends_with(".rs")).map(|(_, text)| text).collect();
+    // As a function, or as a line of a macro that makes functions.
+    let exists = |name: &str| {
+        code.iter().any(|text| text.contains(&format!("fn {name}(")) || text.contains(&format!("\n    {name} ")))
+    };
+    let missing: Vec<&str> = named.into_iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "docs/guarantees.md names tests that are not there: {missing:#?}");
     Ok(())
 }
 

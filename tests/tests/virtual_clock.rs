@@ -5,6 +5,7 @@ use serde_json::Map;
 use vance_brain_core::spec::{StepSpec, TaskSpec};
 use vance_brain_core::task::State;
 use vance_shared::names::ToolName;
+use vance_tests::summary;
 use vance_tests::world::{Troubles, World};
 
 /// Runs of one test; `SEEDS=1000` runs more, `SEED=17` just that one.
@@ -45,6 +46,7 @@ fn tree() -> Vec<TaskSpec> {
 #[test]
 fn whatever_is_cut_or_killed_nothing_is_lost_and_nothing_unsafe_runs_twice() {
     for seed in seeds() {
+        summary::count("runs of both cores on a virtual clock, each by a seed", 1);
         let feet = 1 + usize::try_from(seed % 3).expect("small");
         let mut world = World::new(seed, feet, Troubles { until_ms: 90_000, every_ms: 2_500 });
         world.submit(tree());

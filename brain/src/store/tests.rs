@@ -405,7 +405,7 @@ async fn a_killed_writer_loses_nothing_it_acknowledged() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
     #[test]
     fn a_stream_is_what_was_appended_to_it_in_order(

@@ -21,7 +21,8 @@ use vance_shared::call::Outcome;
 use vance_shared::limits::{FRAME_BYTES, MESSAGE_BYTES, OUTBOX_FRAMES, SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES};
 use vance_shared::show::plain;
 use vance_shared::wire::{
-    Accepted, CallResult, ClientConnected, Decoded, ErrorFrame, ToBrain, ToFoot, Welcome, decode_to_foot, encode, split,
+    Accepted, CLOSE_PROTOCOL, CallResult, ClientConnected, Decoded, ErrorFrame, PROTOCOL, ToBrain, ToFoot, Welcome,
+    decode_to_foot, encode, split,
 };
 use vance_supervise::{ActorRef, Refusal};
 
@@ -184,12 +185,18 @@ async fn welcome(socket: &mut Socket, heard: &Heard) -> Result<Welcome, End> {
         };
         heard.now();
         match decode_to_foot(&text) {
-            Decoded::Frame(ToFoot::Welcome(welcome)) => return Ok(welcome),
+            Decoded::Frame(ToFoot::Welcome(welcome)) if welcome.protocol == PROTOCOL => return Ok(welcome),
+            // A Brain that did not read what we speak: nothing after this would be understood.
+            Decoded::Frame(ToFoot::Welcome(welcome)) => {
+                let reason = format!("the Brain speaks protocol {}, this Foot {PROTOCOL}", welcome.protocol);
+                return Err(End::Closed { code: CLOSE_PROTOCOL, reason });
+            }
             Decoded::Frame(ToFoot::Error(error)) => {
                 tracing::warn!("the Brain says: {} ({})", plain(&error.message), plain(&error.code));
             }
             Decoded::Frame(other) => tracing::debug!("before the welcome came {other:?}"),
             Decoded::Unknown(error) | Decoded::Malformed(error) => {
+                tracing::warn!("the Brain's answer is not understood: {}", plain(&error.message));
                 socket.send(Message::text(encode(&ToBrain::Error(error)))).await.map_err(|e| ended(&e))?;
             }
         }

@@ -52,6 +52,22 @@ fn a_crash_in_a_call_leaves_it_unknown_and_the_server_comes_back() {
 }
 
 #[test]
+fn a_host_that_panics_ends_its_server_and_starts_it_anew() {
+    run(async {
+        let host = Host::of_fake(&[]);
+        for life in 1..=3 {
+            host.until("another start", |host| host.pids().len() == life).await;
+            host.up().await;
+            text_of(&host.call("echo", json!({})).await);
+            assert!(host.supervisor.strike("mcp:fake").await);
+            let pids = host.pids();
+            host.until("its processes are gone", |_| !pids.iter().any(|pid| lives(*pid))).await;
+        }
+        host.end().await;
+    });
+}
+
+#[test]
 fn an_answer_that_was_written_before_the_end_counts() {
     run(async {
         let host = Host::of_fake(&[]);

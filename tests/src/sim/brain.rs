@@ -18,10 +18,13 @@ use vance_supervise::SupervisorRef;
 
 use super::disk::MemoryStore;
 use super::line::{End, Line};
-use super::{OWNER, PORT, Shared, person};
+use super::{OWNER, PORT, Shared, clock, direct, person};
 
 /// How often the machine looks whether it is to make an actor fall.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Not an actor here: what writes the simulated disk.
+pub(super) const STORE: &str = "store_gate";
 
 /// Largest head of an upgrade.
 const HEAD_BYTES: usize = 4 * 1024;
@@ -29,11 +32,13 @@ const HEAD_BYTES: usize = 4 * 1024;
 /// The machine's program: a Brain, until the machine falls.
 pub(super) async fn run(shared: Shared) -> turmoil::Result {
     shared.begin_brain();
+    clock::here(0);
     let store = Store::over(Arc::new(MemoryStore::open(&shared.disk)));
     let builtins = Builtins::new(BuiltinConfig::default());
     let (brain, supervisors) = serve::hub(store, BrainConfig::default(), builtins, &Loaded::default());
     let root = SupervisorRef::start(serve::tree(&brain, supervisors.clone(), None));
     tokio::task::spawn_local(person::live(brain.clone(), shared.clone()));
+    tokio::task::spawn_local(direct::live(brain.clone(), shared.clone()));
     tokio::task::spawn_local(strikes(brain.clone(), supervisors, root.clone(), shared.clone()));
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     loop {
@@ -86,6 +91,11 @@ async fn strikes(brain: Brain, supervisors: Supervisors, root: SupervisorRef, sh
     loop {
         sleep(LOOK).await;
         let Some(kind) = shared.take_strike(None) else { continue };
+        if kind == STORE {
+            super::disk::look(&shared.disk).writer_falls = true;
+            shared.story.note("brain: the store's writer struck: true");
+            continue;
+        }
         let (supervisor, name) = match kind.as_str() {
             "session" => {
                 let sessions = brain.directory.loaded();

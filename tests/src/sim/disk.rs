@@ -35,6 +35,8 @@ pub(super) struct Disk {
     pub(super) away: bool,
     /// One of so many commits fails without a reason; 0: none.
     pub(super) fails_one_in: u32,
+    /// The writer falls at its next work.
+    pub(super) writer_falls: bool,
 }
 
 /// A disk that outlives who writes it.
@@ -163,11 +165,33 @@ async fn write(
     let mut group = Vec::new();
     while jobs.recv_many(&mut group, GROUP).await > 0 {
         sleep(Duration::from_micros(fastrand::u64(0..6_000))).await;
+        if std::mem::take(&mut look(&disk).writer_falls) {
+            // Somewhere in its work; nobody is answered, and what waits or comes before the next writer is lost.
+            let done = fastrand::usize(..=group.len());
+            group.drain(..).take(done).for_each(|job| drop(perform(&disk, job)));
+            sleep(Duration::from_millis(fastrand::u64(20..500))).await;
+            while let Ok(job) = jobs.try_recv() {
+                drop(job);
+            }
+            tell_missed(&disk, &told, &told_to);
+            continue;
+        }
         let answers: Vec<Answer> = group.drain(..).map(|job| perform(&disk, job)).collect();
         sleep(Duration::from_micros(fastrand::u64(0..2_000))).await;
         for answer in answers {
             answer.give(&told, &told_to);
         }
+    }
+}
+
+/// A new writer tells what the one before had written and not told.
+fn tell_missed(disk: &SharedDisk, told: &broadcast::Sender<Arc<StoredEvent>>, told_to: &AtomicU64) {
+    let from = told_to.load(Ordering::Relaxed);
+    let missed: Vec<StoredEvent> = look(disk).events.iter().filter(|event| event.seq > from).cloned().collect();
+    for event in missed {
+        told_to.store(event.seq, Ordering::Relaxed);
+        // Nobody may listen.
+        told.send(Arc::new(event)).ok();
     }
 }
 

@@ -15,7 +15,7 @@ use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
 use super::line::{End, Line};
 use super::shelf::MemoryJournal;
-use super::{BRAIN, PORT, Shared, lock};
+use super::{BRAIN, PORT, Shared, clock, lock};
 
 /// How often the machine looks whether it is to make a part of the Foot fall.
 const LOOK: Duration = Duration::from_millis(50);
@@ -116,6 +116,7 @@ fn config() -> FootConfig {
 /// The machine's program: a Foot, until the machine falls.
 pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
     let life = shared.begin_foot(index);
+    clock::here(index + 1);
     let note = {
         let story = shared.story.clone();
         Arc::new(move |text: String| story.note(format!("foot {index} (life {life}) {text}")))

@@ -12,6 +12,7 @@ use vance_brain::api::submit::{Submission, submit};
 use vance_brain::hub::Brain;
 use vance_shared::trace::TraceContext;
 
+use super::direct::Direct;
 use super::tree::Tree;
 use super::{OWNER, Shared};
 
@@ -30,6 +31,12 @@ pub struct Person {
     pub to_cancel: BTreeSet<String>,
     /// Tasks for which a cancel was sent, whatever came of it.
     pub cancelled: BTreeSet<String>,
+    /// Tasks that are to run again after they were cancelled.
+    pub to_retry: BTreeSet<String>,
+    /// Calls without a task.
+    pub direct: Vec<Direct>,
+    /// The trouble is over: nothing new is begun.
+    pub is_calm: bool,
 }
 
 /// Lives with one life of the Brain.
@@ -60,6 +67,7 @@ async fn look(brain: &Brain, shared: &Shared) -> Result<(), String> {
         }
     }
     cancel(brain, shared).await?;
+    retry(brain, shared).await?;
     let filter = TaskFilter { state: Some("blocked".to_owned()), ..TaskFilter::default() };
     let blocked = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?;
     for task in blocked["tasks"].as_array().into_iter().flatten() {
@@ -139,6 +147,25 @@ async fn cancel(brain: &Brain, shared: &Shared) -> Result<(), String> {
         }
         shared.story.note(format!("person: cancelled {id}"));
         super::lock(&shared.person).to_cancel.remove(&id);
+    }
+    Ok(())
+}
+
+/// A cancelled task goes on at the step where it was.
+async fn retry(brain: &Brain, shared: &Shared) -> Result<(), String> {
+    let filter = TaskFilter { state: Some("cancelled".to_owned()), ..TaskFilter::default() };
+    let cancelled = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?;
+    for task in cancelled["tasks"].as_array().into_iter().flatten() {
+        let id = text(&task["id"]);
+        if !super::lock(&shared.person).to_retry.remove(&id) {
+            continue;
+        }
+        let done = task["calls"].as_array().into_iter().flatten().filter(|call| call["outcome"] == "done").count();
+        // Once, whatever the answer is: its call may run once more.
+        *super::lock(&shared.person).asked.entry(format!("{id}.{done}")).or_default() += 1;
+        shared.story.note(format!("person: {id} goes on at step {done}"));
+        let answer = command(brain, OWNER, &text(&task["task_id"]), Verb::Retry).await;
+        answer.map_err(|error| format!("retry {id}: {} {}", error.status, error.fault.message))?;
     }
     Ok(())
 }

@@ -1,16 +1,18 @@
 //! What goes wrong, and when it is over again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use turmoil::Sim;
 
+use super::brain::STORE;
 use super::foot::STOP;
 use super::line::End;
 use super::{BRAIN, Scenario, Shared, clock, disk, foot_name, lock};
 
 /// Parts of a Foot that may fall, and actors of the Brain.
 const FOOT_PARTS: [&str; 3] = ["dispatcher", "link", STOP];
-const BRAIN_PARTS: [&str; 5] = ["session", "task", "task", "scheduler", "registry"];
+const BRAIN_PARTS: [&str; 6] = ["session", "task", "task", "scheduler", "registry", STORE];
 
 /// What may go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,17 @@ fn weights() -> Vec<(Kind, u32)> {
     if weights.iter().all(|(_, weight)| *weight == 0) { vec![(Kind::Cut, 1)] } else { weights }
 }
 
+/// A trouble at its time.
+#[derive(Debug, Clone, Copy)]
+pub enum Planned {
+    /// An actor falls: of a Foot, or of the Brain.
+    Strike(Option<usize>, &'static str),
+    /// The Brain's store does not answer for this long.
+    StoreAway(Duration),
+    /// A Foot hears nothing and is not heard for this long, without a word of it; then its wall clock has jumped by as much.
+    Gone(usize, Duration),
+}
+
 /// Something that ends a trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mend {
@@ -63,6 +76,8 @@ enum Mend {
     Brain,
     Disk,
     Network,
+    /// A Foot's clock has gone on without it.
+    Clock(usize, Duration),
 }
 
 /// Makes trouble by the seed, until it is time for calm.
@@ -73,10 +88,13 @@ pub(super) struct Troubles {
     every: Duration,
     next: Duration,
     mends: Vec<(Duration, Mend)>,
-    /// What the wall clock is ahead of the machines' time.
-    ahead: i64,
     start: Duration,
+    /// What happens in place of random troubles.
+    plan: Vec<(Duration, Planned)>,
+    is_random: bool,
     tasks: Vec<String>,
+    /// Tasks that are within no other.
+    alone: BTreeSet<String>,
     /// How often each kind happens in this run: some kinds never, some all the time.
     weights: Vec<(Kind, u32)>,
     calm: bool,
@@ -91,9 +109,11 @@ impl Troubles {
             every: scenario.every,
             next: between(Duration::ZERO, scenario.every),
             mends: Vec::new(),
-            ahead: 0,
             start: clock::start(scenario.seed),
+            plan: scenario.plan.clone(),
+            is_random: scenario.plan.is_empty(),
             tasks: scenario.tasks().map(|task| task.id.clone()).collect(),
+            alone: scenario.tasks().filter(|task| task.within.is_none()).map(|task| task.id.clone()).collect(),
             weights: weights(),
             calm: false,
         }
@@ -107,7 +127,7 @@ impl Troubles {
     /// Before each step of the machines.
     pub(super) fn step(&mut self, sim: &mut Sim<'_>) {
         let now = sim.elapsed();
-        clock::set(shifted(self.start + now, self.ahead));
+        clock::set(self.start + now);
         while let Some(at) = self.mends.iter().position(|(due, _)| *due <= now) {
             let (_, mend) = self.mends.remove(at);
             self.mend(sim, mend);
@@ -121,9 +141,13 @@ impl Troubles {
                 self.later(now, 500, 2_000, Mend::Foot(foot));
             }
         }
+        while let Some(at) = self.plan.iter().position(|(due, _)| *due <= now) {
+            let (_, planned) = self.plan.remove(at);
+            self.perform(sim, now, planned);
+        }
         if now >= self.until {
             self.calm_down(now);
-        } else if now >= self.next {
+        } else if now >= self.next && self.is_random {
             self.next = now + between(Duration::ZERO, self.every * 2);
             self.trouble(sim, now);
         }
@@ -133,6 +157,7 @@ impl Troubles {
     fn calm_down(&mut self, now: Duration) {
         if !std::mem::replace(&mut self.calm, true) {
             self.note(now, "calm from here on");
+            lock(&self.shared.person).is_calm = true;
             let soon = now + Duration::from_secs(2);
             self.mends.iter_mut().for_each(|(due, _)| *due = soon.min(*due));
         }
@@ -149,6 +174,24 @@ impl Troubles {
 
     fn is_broken(&self, mend: Mend) -> bool {
         self.mends.iter().any(|(_, m)| *m == mend)
+    }
+
+    fn perform(&mut self, sim: &Sim<'_>, now: Duration, planned: Planned) {
+        match planned {
+            Planned::Strike(whose, part) => self.strike(now, whose, &[part]),
+            Planned::StoreAway(time) => {
+                disk::look(&self.shared.disk).away = true;
+                self.note(now, format!("the brain's disk is away for {time:?}"));
+                self.mends.push((now + time, Mend::Disk));
+            }
+            Planned::Gone(foot, time) => {
+                self.cut(now, foot, false, false);
+                sim.partition(foot_name(foot), BRAIN);
+                self.note(now, format!("foot {foot} is away for {time:?}"));
+                self.mends.push((now + time, Mend::Clock(foot, time)));
+                self.mends.push((now + time, Mend::Link(foot)));
+            }
+        }
     }
 
     fn trouble(&mut self, sim: &mut Sim<'_>, now: Duration) {
@@ -263,8 +306,11 @@ impl Troubles {
 
     fn jump(&mut self, now: Duration) {
         let by = if fastrand::bool() { fastrand::i64(3_000..900_000) } else { -fastrand::i64(1..20_000) };
-        self.ahead += by;
-        self.note(now, format!("wall clocks jump by {by} ms"));
+        // A machine that slept, or all of them, set by the same hand.
+        let machines = 0..=self.feet;
+        let one = (fastrand::u32(0..3) > 0).then(|| fastrand::usize(machines.clone()));
+        machines.filter(|number| one.is_none_or(|one| one == *number)).for_each(|number| clock::jump(number, by));
+        self.note(now, format!("the wall clock of {} jumps by {by} ms", one.map_or("all".to_owned(), machine)));
     }
 
     fn disk(&mut self, now: Duration) {
@@ -288,6 +334,11 @@ impl Troubles {
 
     fn cancel(&mut self, now: Duration) {
         let id = self.tasks[fastrand::usize(..self.tasks.len())].clone();
+        // A person may think better of it.
+        let again = fastrand::u32(0..3) == 0 && self.alone.contains(&id);
+        if again {
+            lock(&self.shared.person).to_retry.insert(id.clone());
+        }
         self.note(now, format!("{id} is to be cancelled"));
         lock(&self.shared.person).to_cancel.insert(id);
     }
@@ -317,6 +368,7 @@ impl Troubles {
                 drop(disk);
                 self.note(now, "the brain's disk is good");
             }
+            Mend::Clock(foot, by) => clock::jump(foot + 1, i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
             Mend::Network => sim.set_max_message_latency(Duration::from_millis(60)),
         }
     }
@@ -327,7 +379,7 @@ fn between(from: Duration, to: Duration) -> Duration {
     Duration::from_millis(fastrand::u64(u64::try_from(from).unwrap_or(0)..=u64::try_from(to.max(from)).unwrap_or(0)))
 }
 
-fn shifted(time: Duration, ms: i64) -> Duration {
-    let by = Duration::from_millis(ms.unsigned_abs());
-    if ms < 0 { time.saturating_sub(by) } else { time.saturating_add(by) }
+/// By its number: the Brain first.
+fn machine(number: usize) -> String {
+    number.checked_sub(1).map_or(BRAIN.to_owned(), foot_name)
 }

@@ -1,11 +1,14 @@
 //! The line is cut at every frame of a call's life.
 
+use tokio::time::Duration;
 use vance_tests::api::Api;
 use vance_tests::home::Home;
 use vance_tests::process::{Brain, foot};
 use vance_tests::proxy::{Line, Proxy, Trap, Way};
 use vance_tests::toy::Toy;
 use vance_tests::wait::until;
+
+use super::sleep::a_foot_stands_still;
 
 /// One call with a trap on one of its frames, for an unsafe and a safe tool. It completes, and the unsafe one began once.
 async fn cut_at(way: Way, text: &str, then: Line) -> anyhow::Result<()> {
@@ -90,7 +93,14 @@ async fn cut_while_the_client_says_hello() -> anyhow::Result<()> {
 
 /// Slow on purpose: only the heartbeats tell. Three of ten seconds, then the backoff.
 #[tokio::test]
-async fn a_line_that_swallows_everything_is_noticed_by_both_sides() -> anyhow::Result<()> {
+async fn a_line_that_swallows_everything_and_a_foot_that_stands_still_are_noticed_and_come_back() -> anyhow::Result<()>
+{
+    let longer_than_three_heartbeats = Duration::from_secs(33);
+    tokio::try_join!(a_line_swallows_everything(), a_foot_stands_still(longer_than_three_heartbeats))?;
+    Ok(())
+}
+
+async fn a_line_swallows_everything() -> anyhow::Result<()> {
     let home = Home::new()?;
     let toy = Toy::new(&home)?;
     toy.for_foot(&home)?;

@@ -265,6 +265,35 @@ async fn a_client_that_never_reads_and_one_that_floods_cost_the_others_nothing()
 }
 
 #[tokio::test]
+async fn a_client_that_floods_and_goes_away_is_gone() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    for round in 0..5 {
+        let (mut loud, _) = Socket::hello(brain.addr(), api.token(), &hello("foot_loud", &["loud"])).await?;
+        let tree = api.submit("tasks:\n- {id: a, steps: [{call: loud}]}\n").await?;
+        let call = loud.next("call").await?;
+        let progress =
+            json!({"type": "progress", "call_id": call["call_id"], "fraction": 0.5, "message": "x"}).to_string();
+        let change = json!({"type": "tools_changed", "removed": ["nothing"]}).to_string();
+        for n in 0..5_000 {
+            // The Brain may have had enough of it.
+            let frame = if n % 2 == 0 { &progress } else { &change };
+            if loud.0.send(Message::text(frame.clone())).await.is_err() {
+                break;
+            }
+        }
+        drop(loud);
+        // Its end comes through, behind everything that it said.
+        let task = tree.until("a", "blocked").await?;
+        assert_eq!(task["blocked_reason"], "Waiting for Client for Tool: loud", "round {round}");
+        tree.post("a", "cancel", &json!({})).await?;
+        tree.until("a", "cancelled").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn nonsense_on_every_route_is_refused_and_the_brain_lives() -> anyhow::Result<()> {
     let home = Home::new()?;
     let brain = Brain::start(&home).await?;

@@ -211,7 +211,7 @@ fn nearly_a_registry() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_registry_reader_never_panics_and_its_lines_lie_within_the_file(text in nearly_a_registry()) {

@@ -413,7 +413,7 @@ fn runs_to_the_end(tree: &TreeSpec) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_tree_that_is_taken_can_run_and_problems_lie_within_the_file(text in prop_oneof![nearly_a_tree(), ".{0,60}".prop_map(|s| s)]) {

@@ -396,7 +396,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
     #[test]
     fn whatever_comes_in_whatever_order_an_unsafe_call_runs_at_most_once(steps in prop::collection::vec(step(), 1..60)) {
         const MAX_LIVE: usize = 2;

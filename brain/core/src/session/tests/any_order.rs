@@ -340,7 +340,7 @@ fn number(call_id: &CallId) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_call_is_lost_and_none_counts_twice(acts in proptest::collection::vec(act(), 1..90)) {
