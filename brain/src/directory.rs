@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dashmap::DashMap;
@@ -26,6 +27,9 @@ use crate::store::{Batch, Row, StoreError};
 
 /// Definitions that are kept of one owner's clients.
 const MAX_KNOWN: usize = 10_000;
+
+/// Pause before a commit is tried again while the store is away: it doubles up to the second value.
+const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// Tools that a session's owner ever had: for tasks that need one while nobody offers it.
 type Known = Arc<BTreeMap<ToolName, Arc<ToolSpec>>>;
@@ -215,8 +219,7 @@ impl Directory {
         }
     }
 
-    /// Remembers definitions that a client of the session's owner reports. The store follows when it can: a lost note costs a
-    /// better error message, not a task.
+    /// Remembers definitions that a client of the session's owner reports. The store follows when it can.
     pub fn learn(&self, brain: &Brain, session: &SessionHandle, tools: &Tools) {
         let owner = session.owner.clone();
         let mut known: BTreeMap<ToolName, Arc<ToolSpec>> =
@@ -239,21 +242,7 @@ impl Directory {
             other.set_known(known.clone());
         }
         let Ok(data) = Raw::of(&wire) else { return };
-        let brain = brain.clone();
-        tokio::spawn(async move {
-            let row = Row {
-                kind: KNOWN_TOOLS.into(),
-                key: owner.clone(),
-                parent: None,
-                owner: Some(owner),
-                state: None,
-                data,
-            };
-            if let Err(error) = brain.store.commit(Batch { rows: vec![row], at_ms: now_ms(), ..Batch::default() }).await
-            {
-                tracing::warn!(%error, "cannot remember a client's tools");
-            }
-        });
+        tokio::spawn(remember(brain.clone(), owner, known, data));
     }
 
     async fn load(&self, brain: &Brain, session_id: &SessionId) -> Result<Option<Arc<SessionHandle>>, Fault> {
@@ -334,5 +323,33 @@ impl Directory {
         let known: Known = Arc::new(known);
         self.known.insert(owner.to_owned(), known.clone());
         known
+    }
+}
+
+/// Stores what an owner's clients reported. While the store is away it is tried again, unless more is known by then: whoever
+/// knows more stores that.
+async fn remember(brain: Brain, owner: String, known: Known, data: Raw) {
+    let mut pause = STORE_RETRY.0;
+    loop {
+        let row = Row {
+            kind: KNOWN_TOOLS.into(),
+            key: owner.clone(),
+            parent: None,
+            owner: Some(owner.clone()),
+            state: None,
+            data: data.clone(),
+        };
+        match brain.store.commit(Batch { rows: vec![row], at_ms: now_ms(), ..Batch::default() }).await {
+            Ok(_) => return,
+            Err(error @ (StoreError::Full { .. } | StoreError::Unavailable { .. })) => {
+                tracing::warn!(%error, retry_in_ms = pause.as_millis(), "cannot remember a client's tools yet");
+            }
+            Err(error) => return tracing::warn!(%error, "cannot remember a client's tools"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(STORE_RETRY.1);
+        if brain.directory.known.get(&owner).is_none_or(|now| !Arc::ptr_eq(&now, &known)) {
+            return;
+        }
     }
 }

@@ -15,25 +15,26 @@
 //!
 //! Terminal states absorb: a late result is recorded and changes nothing.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
-use vance_shared::tool::{Replay, ToolResult};
+use vance_shared::tool::Replay;
 use vance_shared::trace::TraceContext;
 
 use crate::spec::{EngineSpec, TaskSpec};
 
 mod fold;
 mod machine;
+mod standing;
 #[cfg(test)]
 mod tests;
+
+pub use standing::{CallRecord, Here, Task, shown_result};
 
 /// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
 pub const MAX_SAFE_RERUNS: u32 = 5;
@@ -409,8 +410,8 @@ pub enum Effect {
     Dispatch(OpenCall),
     /// Ask the session how the call stands on its client.
     Reattach(OpenCall),
-    /// Stop the call where it runs.
-    CancelCall(OpenCall, String),
+    /// Stop the call where it runs: on that client, or on the server. With the reason.
+    CancelCall(CallId, Option<ClientId>, String),
     /// The result is stored: tell the client that it may forget it.
     Ack(CallId, ClientId),
     /// Nothing to do until something changes.
@@ -432,125 +433,4 @@ pub struct Step {
     pub effects: Vec<Effect>,
     /// A person's command that makes no sense now, with the reason.
     pub refused: Option<Fault>,
-}
-
-/// One call in the task's history, in the contract's shape.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)] // fields are the contract's
-pub struct CallRecord {
-    pub call_id: CallId,
-    pub tool: ToolName,
-    pub route: &'static str,
-    pub client_id: Option<ClientId>,
-    pub machine: Option<String>,
-    pub attempts: u32,
-    pub outcome: Option<String>,
-    pub trace_id: String,
-    pub started_at: i64,
-    pub ended_at: Option<i64>,
-    pub late: Option<String>,
-}
-
-/// A task, folded from its events.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Task {
-    /// As submitted.
-    pub head: Arc<Head>,
-    /// Where it is.
-    pub state: State,
-    /// What it waits for.
-    pub wait: Option<Wait>,
-    /// Why it was skipped or cancelled.
-    pub reason: Option<String>,
-    /// Why it failed.
-    pub error: Option<Fault>,
-    /// The next step.
-    pub step: usize,
-    /// Attempts of the current step that failed.
-    pub failed_attempts: u32,
-    /// Unknown outcomes of the current step that were simply run again.
-    pub safe_reruns: u32,
-    /// Calls of the current step in a row of which nothing ran.
-    pub not_run: u32,
-    /// Results by name.
-    pub results: BTreeMap<String, Value>,
-    /// The last step's result.
-    pub last_result: Option<Value>,
-    /// The call without an outcome.
-    pub call: Option<OpenCall>,
-    /// An unsafe call of the current step that may have run, and on which nobody has decided.
-    pub undecided: Option<CallId>,
-    /// The server's call that this very process runs.
-    pub here: Here,
-    /// All calls.
-    pub calls: Vec<CallRecord>,
-    /// How often it began to run: from its start, after a wait, after a retry.
-    pub runs: u32,
-    /// Milliseconds that it has been running before `running_since`.
-    pub ran_ms: i64,
-    /// Since when it runs.
-    pub running_since: Option<i64>,
-    /// Submission.
-    pub created_at: i64,
-    /// Last event.
-    pub updated_at: i64,
-    /// Events so far: the version of the stream.
-    pub version: u32,
-}
-
-/// Not state: which call was given to the server by this process and not by one before it. Neither stored nor compared.
-#[derive(Debug, Clone, Default)]
-pub struct Here(pub(crate) Option<CallId>);
-
-impl PartialEq for Here {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Task {
-    /// The client that ran its calls so far.
-    pub fn served_by(&self) -> Option<&ClientId> {
-        self.calls.iter().rev().find_map(|c| c.client_id.as_ref())
-    }
-
-    /// Its open call on a client.
-    pub fn held(&self) -> Option<(CallId, ClientId)> {
-        let call = self.call.as_ref()?;
-        call.place.client().map(|client| (call.call_id.clone(), client.clone()))
-    }
-
-    /// The `blocked_reason` of the API.
-    pub fn blocked_reason(&self) -> Option<String> {
-        self.wait.as_ref().map(Wait::reason)
-    }
-
-    /// The step that is next, if there is one.
-    pub fn current_step(&self) -> Option<&crate::spec::StepSpec> {
-        self.head.spec.steps.get(self.step)
-    }
-
-    /// `as:` names of its steps, else the last step's result under `result`.
-    pub fn output(&self) -> Value {
-        if self.results.is_empty() {
-            return self.last_result.as_ref().map_or(Value::Null, |r| json!({ "result": r }));
-        }
-        Value::Object(self.results.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
-    }
-
-    /// Milliseconds of the task's `timeout` that are left.
-    pub fn time_left_ms(&self, now: i64) -> Option<i64> {
-        let limit = i64::try_from(self.head.spec.timeout?.as_millis()).unwrap_or(i64::MAX);
-        let running = self.running_since.map_or(0, |since| now.saturating_sub(since));
-        Some(limit.saturating_sub(self.ran_ms.saturating_add(running)))
-    }
-}
-
-/// A tool's result as expressions and the API see it.
-pub fn shown_result(result: &ToolResult) -> Value {
-    json!({
-        "text": result.joined_text(),
-        "structured": result.structured.as_ref().map(Raw::value),
-        "content": result.content.value(),
-    })
 }

@@ -226,10 +226,10 @@ impl TaskActor {
                 let message = ToSession::Reattach(self.with_call(&call, call.trace));
                 self.tell_session(message, ctx);
             }
-            Effect::CancelCall(call, reason) => match call.place {
-                Place::Server => self.brain.executor.cancel(&call.call_id),
-                Place::Client { client_id, .. } => {
-                    let message = ToSession::Cancel { client_id, call_id: call.call_id, reason };
+            Effect::CancelCall(call_id, client_id, reason) => match client_id {
+                None => self.brain.executor.cancel(&call_id),
+                Some(client_id) => {
+                    let message = ToSession::Cancel { client_id, call_id, reason };
                     // A session that restarts has no connections: the client's next hello lists the call, and nobody waits for it.
                     self.session.as_ref().map(|s| s.actor.tell(message).ok());
                 }

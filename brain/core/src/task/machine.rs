@@ -16,6 +16,9 @@ use crate::spec::OnUnknown;
 /// Longest pause between two attempts of a step.
 const MAX_BACKOFF: Duration = Duration::from_secs(600);
 
+/// What a call is told that ends with its task's time.
+const TIME_IS_OVER: &str = "the task's timeout is over";
+
 impl Task {
     /// Decides what an input means now, and folds the events that it makes. The caller stores the events, then does the effects.
     pub fn handle(&mut self, input: Input, now: i64) -> Step {
@@ -76,8 +79,22 @@ impl Turn<'_> {
             }
             State::Running => self.go_on(),
             State::Blocked | State::Queued => self.look_again(),
-            State::Completed | State::Failed | State::Cancelled | State::Skipped => self.effect(Effect::Ended),
+            State::Completed | State::Skipped => self.effect(Effect::Ended),
+            State::Failed | State::Cancelled => {
+                self.cancel_again();
+                self.effect(Effect::Ended);
+            }
         }
+    }
+
+    /// Its actor fell after the end was stored, maybe before the open call was told to stop. To be told twice changes nothing.
+    fn cancel_again(&mut self) {
+        let last = self.task.calls.last().filter(|call| call.outcome.as_deref() == Some("cancelled"));
+        let Some((call_id, client_id)) = last.map(|call| (call.call_id.clone(), call.client_id.clone())) else {
+            return;
+        };
+        let reason = self.task.reason.clone().unwrap_or_else(|| TIME_IS_OVER.to_owned());
+        self.effect(Effect::CancelCall(call_id, client_id, reason));
     }
 
     /// Runs on from wherever it stands: also after its actor or the whole Brain was restarted.
@@ -388,7 +405,7 @@ impl Turn<'_> {
         let open = self.task.call.clone();
         self.event(Event::Cancelled { reason: reason.clone() });
         if let Some(call) = open {
-            self.effect(Effect::CancelCall(call, reason));
+            self.cancel_call(call, reason);
         }
         self.effect(Effect::Ended);
     }
@@ -400,9 +417,13 @@ impl Turn<'_> {
         let open = self.task.call.clone();
         self.event(Event::Failed { error: Fault::new("timeout", "the task ran longer than its `timeout`") });
         if let Some(call) = open {
-            self.effect(Effect::CancelCall(call, "the task's timeout is over".to_owned()));
+            self.cancel_call(call, TIME_IS_OVER.to_owned());
         }
         self.effect(Effect::Ended);
+    }
+
+    fn cancel_call(&mut self, call: OpenCall, reason: String) {
+        self.effect(Effect::CancelCall(call.call_id, call.place.client().cloned(), reason));
     }
 
     fn retry(&mut self) {

@@ -1,7 +1,10 @@
 //! A story for each row of a task's and a call's life, and a property over any order of inputs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use vance_shared::tool::ToolResult;
 
 use super::*;
 use crate::spec::{OnUnknown, Retry, StepSpec};
@@ -443,10 +446,11 @@ fn a_cancel_reaches_the_running_call_and_late_results_change_nothing() {
         let mut story = Story::of(spec(1));
         story.say(Input::Start);
         story.place(1, place.clone(), Replay::Unsafe);
-        let call = story.task.call.clone().unwrap();
-        let step = story.say(Input::Cancel { reason: "not needed".into() });
-        assert_eq!(step.effects, [Effect::CancelCall(call, "not needed".into()), Effect::Ended]);
         let from = place.client().cloned();
+        let told = [Effect::CancelCall(call_id(1), from.clone(), "not needed".into()), Effect::Ended];
+        assert_eq!(story.say(Input::Cancel { reason: "not needed".into() }).effects, told);
+        let again = Step { effects: told.into(), ..Step::default() };
+        assert_eq!(story.say(Input::Start), again, "an actor that fell on the way tells it again");
         let late = Input::CallEnded { call_id: call_id(1), from: from.clone(), outcome: done("x") };
         let step = story.say(late.clone());
         assert_eq!(step.events, [Event::LateResult { call_id: call_id(1), outcome: "done".into() }]);
@@ -483,9 +487,9 @@ fn a_timeout_of_the_task_counts_only_running_time() {
     assert_eq!(story.say(Input::TimedOut), Step::default(), "a blocked task has time");
     assert_eq!(story.task.time_left_ms(story.now), Some(1_000 - 20));
     story.say(Input::CallAttached(call_id(1)));
-    let call = story.task.call.clone().unwrap();
-    let step = story.say(Input::TimedOut);
-    assert_eq!(step.effects, [Effect::CancelCall(call, "the task's timeout is over".into()), Effect::Ended]);
+    let told = Effect::CancelCall(call_id(1), Some(foot("a")), "the task's timeout is over".into());
+    assert_eq!(story.say(Input::TimedOut).effects, [told.clone(), Effect::Ended]);
+    assert_eq!(story.say(Input::Start).effects, [told, Effect::Ended], "also when its actor fell on the way");
     assert_eq!(story.task.error.unwrap().code, "timeout");
 }
 
