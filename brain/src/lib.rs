@@ -12,6 +12,7 @@ pub mod http;
 pub mod hub;
 pub mod link;
 pub mod metrics;
+pub mod outbox;
 pub mod recovery;
 pub mod rows;
 pub mod serve;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -20,8 +19,8 @@ use vance_shared::call::Fault;
 use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{
-    FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, OUTBOX_FRAMES,
-    SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES,
+    FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, SOCKET_BUFFER_BYTES,
+    SOCKET_WRITE_BYTES,
 };
 use vance_shared::show;
 use vance_shared::wire::{
@@ -31,15 +30,13 @@ use vance_shared::wire::{
 use vance_supervise::ActorRef;
 
 use crate::actors::scheduler::HeldOn;
-use crate::actors::session::{Attach, Outbox, SessionActor, ToSession};
+use crate::actors::session::{Attach, SessionActor, ToSession};
 use crate::directory::{Directory, Missing};
 use crate::hub::{Brain, now_ms};
+use crate::outbox::{End, Next, Outbox};
 use crate::rows::CLIENT;
 use crate::store::{Batch, Row};
 use crate::tokens::Principal;
-
-/// Cancels and acknowledgements that wait for a socket: as many as calls can be in flight, several times over.
-const URGENT_FRAMES: usize = 4_096;
 
 /// Frames that are written together; then heartbeats and ends have their turn.
 const TOGETHER_FRAMES: usize = 64;
@@ -65,6 +62,17 @@ pub async fn serve_socket<S, P>(brain: Brain, principal: Principal, io: S, place
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    // Each part is boxed: what only a hello needs is not kept for the life of a socket.
+    let Some((admitted, writer, reader)) = Box::pin(let_in(brain, principal, io)).await else { return };
+    drop(place);
+    Box::pin(connected(admitted, writer, reader)).await;
+}
+
+/// The hello. `None`: the client was refused, and knows why.
+async fn let_in<S>(brain: Brain, principal: Principal, io: S) -> Option<(Admitted, Writer<S>, Reader<S>)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let config = WebSocketConfig::default()
         .read_buffer_size(SOCKET_BUFFER_BYTES)
         .write_buffer_size(SOCKET_BUFFER_BYTES)
@@ -73,17 +81,16 @@ where
         .max_frame_size(Some(MESSAGE_BYTES));
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let (mut writer, mut reader) = socket.split();
-    // Boxed: what only a hello needs is not kept for the life of a socket.
-    let hello = match Box::pin(first_frame(&mut reader)).await {
-        Ok(hello) => hello,
-        Err(refusal) => return refuse(&mut writer, refusal).await,
+    let admitted = match first_frame(&mut reader).await {
+        Ok(hello) => admit(&brain, &principal, hello).await,
+        Err(refusal) => Err(refusal),
     };
-    match Box::pin(admit(&brain, &principal, hello)).await {
-        Ok(admitted) => {
-            drop(place);
-            connected(admitted, writer, reader).await;
+    match admitted {
+        Ok(admitted) => Some((admitted, writer, reader)),
+        Err(refusal) => {
+            refuse(&mut writer, refusal).await;
+            None
         }
-        Err(refusal) => Box::pin(refuse(&mut writer, refusal)).await,
     }
 }
 
@@ -152,8 +159,6 @@ struct Admitted {
     epoch: u64,
     session: ActorRef<SessionActor>,
     outbox: Outbox,
-    frames: mpsc::Receiver<Box<ToFoot>>,
-    urgent: mpsc::Receiver<Box<ToFoot>>,
 }
 
 async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> Result<Admitted, Refusal> {
@@ -185,14 +190,7 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
     let epoch = brain.store.next_counter("epoch").await.map_err(|e| unavailable(&e))?;
     brain.directory.attach(&client_id, &session_id);
     let held = brain.scheduler.send(HeldOn(client_id.clone())).await.map_err(|e| unavailable(&e))?;
-    let (frames_in, frames) = mpsc::channel(OUTBOX_FRAMES);
-    let (urgent_in, urgent) = mpsc::channel(URGENT_FRAMES);
-    let outbox = Outbox {
-        frames: frames_in,
-        urgent: urgent_in,
-        close: CancellationToken::new(),
-        superseded: CancellationToken::new(),
-    };
+    let outbox = Outbox::default();
     let machine = short(hello.machine.as_deref().unwrap_or("unknown"));
     let info = ClientInfo {
         name: hello.name.as_deref().map_or_else(|| machine.clone(), short),
@@ -212,7 +210,7 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
         outbox: outbox.clone(),
     };
     session.actor.send(attach).await.map_err(|e| unavailable(&e))?;
-    Ok(Admitted { client_id, epoch, session: session.actor.clone(), outbox, frames, urgent })
+    Ok(Admitted { client_id, epoch, session: session.actor.clone(), outbox })
 }
 
 fn short(text: &str) -> String {
@@ -251,9 +249,9 @@ async fn connected<S>(admitted: Admitted, writer: Writer<S>, mut reader: Reader<
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Admitted { client_id, epoch, session, outbox, frames, urgent } = admitted;
+    let Admitted { client_id, epoch, session, outbox } = admitted;
     let ended = CancellationToken::new();
-    let out = tokio::spawn(write(writer, frames, urgent, outbox.clone(), ended.clone()));
+    let out = tokio::spawn(write(writer, outbox.clone(), ended.clone()));
     let why = tokio::select! {
         why = read(&mut reader, &session, &client_id, epoch, &outbox) => why,
         () = ended.cancelled() => "the connection was closed by the Brain".to_owned(),
@@ -272,36 +270,34 @@ where
     }
 }
 
-async fn write<S>(
-    mut writer: Writer<S>,
-    mut frames: mpsc::Receiver<Box<ToFoot>>,
-    mut urgent: mpsc::Receiver<Box<ToFoot>>,
-    outbox: Outbox,
-    ended: CancellationToken,
-) where
+async fn write<S>(mut writer: Writer<S>, outbox: Outbox, ended: CancellationToken)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.tick().await;
     let mut nonce = 0u64;
     let close = loop {
-        let frame = tokio::select! {
+        let next = tokio::select! {
             biased;
-            () = outbox.superseded.cancelled() => break Some(close_frame(CLOSE_SUPERSEDED, "superseded")),
             () = ended.cancelled() => break None,
-            Some(frame) = urgent.recv() => frame,
-            () = outbox.close.cancelled() => break Some(close_frame(CLOSE_DRAINING, "closing")),
+            // Before frames, which may come without a pause.
             _ = heartbeat.tick() => {
                 nonce += 1;
-                Box::new(ToFoot::Ping(Ping { nonce }))
+                Next::Frame(Box::new(ToFoot::Ping(Ping { nonce })))
             }
-            Some(frame) = frames.recv() => frame,
+            next = outbox.next() => next,
+        };
+        let frame = match next {
+            Next::Frame(frame) => frame,
+            Next::End(End::Superseded) => break Some(close_frame(CLOSE_SUPERSEDED, "superseded")),
+            Next::End(End::Closing) => break Some(close_frame(CLOSE_DRAINING, "closing")),
         };
         // What is ready goes out together: a write costs more than a frame.
         let written = async {
             writer.feed(Message::text(encode(&frame))).await?;
             for _ in 1..TOGETHER_FRAMES {
-                let Ok(frame) = urgent.try_recv().or_else(|_| frames.try_recv()) else { break };
+                let Some(frame) = outbox.also() else { break };
                 writer.feed(Message::text(encode(&frame))).await?;
             }
             writer.flush().await
@@ -311,6 +307,7 @@ async fn write<S>(
             Ok(Err(_)) | Err(_) => break None,
         }
     };
+    outbox.deafen();
     ended.cancel();
     if close.is_some() {
         timeout(CLOSE_WAIT, writer.send(Message::Close(close))).await.ok();
@@ -397,5 +394,5 @@ fn say(outbox: &Outbox, code: &str, message: String) {
 
 /// A client that does not read its answers is closed by the session; here they are dropped.
 fn answer(outbox: &Outbox, frame: ToFoot) {
-    outbox.urgent.try_send(Box::new(frame)).ok();
+    outbox.send_urgent(frame).ok();
 }

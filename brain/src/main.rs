@@ -11,6 +11,10 @@ const SPANS_WITHIN: Duration = Duration::from_secs(2);
 /// Threads for I/O; more than four gain nothing while one writer serves them all.
 const MAX_WORKERS: usize = 4;
 
+/// Small things of sessions and calls come and go among each other: the system's allocator keeps half of the memory as holes.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<ExitCode> {
     vance_mcp_host::guard::enter_if_asked();
     rustls::crypto::ring::default_provider()

@@ -1,13 +1,15 @@
 //! Tasks in the store: events, and the row that lists and recovery read.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use vance_brain_core::board;
 use vance_brain_core::registry::Registry;
 use vance_brain_core::spec::RunIf;
 use vance_brain_core::task::{Event, State, Task, Wait};
+use vance_shared::call::Fault;
 use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
+use vance_shared::names::ToolName;
 
 use crate::store::{Append, NewEvent, Row, StoredEvent};
 
@@ -30,25 +32,26 @@ pub fn stream(task_id: &TaskId) -> String {
 }
 
 /// A task event as it is stored: with what a reader of the event stream wants to know besides.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Recorded {
-    /// The event itself.
-    pub event: Raw,
-    /// The task.
-    pub task_id: TaskId,
+#[derive(Debug, Serialize)]
+struct Recording<'a> {
+    event: &'a Event,
+    task_id: &'a TaskId,
     /// The file's id.
-    pub id: String,
-    /// The tree.
-    pub tree_id: TreeId,
-    /// The session.
-    pub session_id: SessionId,
-    /// The principal.
-    pub owner: String,
+    id: &'a str,
+    tree_id: &'a TreeId,
+    session_id: &'a SessionId,
+    owner: &'a str,
     /// State after the event.
-    pub state: State,
+    state: State,
     /// Why it waits, was skipped, cancelled or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// Of what is stored, what a task is folded from.
+#[derive(Debug, Deserialize)]
+struct Recorded {
+    event: Event,
 }
 
 /// The append that stores `events`, which `task` has already folded; it was in state `before` them.
@@ -59,17 +62,17 @@ pub fn append(before: State, task: &Task, events: &[Event]) -> Append {
         .iter()
         .map(|event| {
             state = event.enters().unwrap_or(state);
-            let recorded = Recorded {
-                event: Raw::of(event).unwrap_or_else(|_| Raw::null()),
-                task_id: task.head.task_id.clone(),
-                id: task.head.spec.id.clone(),
-                tree_id: task.head.tree_id.clone(),
-                session_id: task.head.session_id.clone(),
-                owner: task.head.owner.clone(),
+            let recording = Recording {
+                event,
+                task_id: &task.head.task_id,
+                id: &task.head.spec.id,
+                tree_id: &task.head.tree_id,
+                session_id: &task.head.session_id,
+                owner: &task.head.owner,
                 state,
                 reason: event.reason(),
             };
-            NewEvent { kind: event.kind(), data: Raw::of(&recorded).unwrap_or_else(|_| Raw::null()) }
+            NewEvent { kind: event.kind(), data: Raw::of(&recording).unwrap_or_else(|_| Raw::null()) }
         })
         .collect();
     Append { stream: stream(&task.head.task_id), expected_version: task.version.saturating_sub(count), events }
@@ -97,13 +100,12 @@ pub enum BadStream {
 pub fn fold(task_id: &TaskId, events: &[StoredEvent]) -> Result<Task, BadStream> {
     let mut parsed = Vec::with_capacity(events.len());
     for stored in events {
-        let event = stored.data.to::<Recorded>().and_then(|r| r.event.to::<Event>());
-        let event = event.map_err(|e| BadStream::Event {
+        let recorded = stored.data.to::<Recorded>().map_err(|e| BadStream::Event {
             stream: stored.stream.clone(),
             version: stored.version,
             reason: e.to_string(),
         })?;
-        parsed.push((event, stored.at_ms));
+        parsed.push((recorded.event, stored.at_ms));
     }
     Task::of(parsed).ok_or_else(|| BadStream::Empty(stream(task_id)))
 }
@@ -139,7 +141,7 @@ impl TaskRow {
     /// Of a task.
     pub fn of(task: &Task) -> Self {
         Self {
-            view: Raw::from(view(task)),
+            view: view(task),
             id: task.head.spec.id.clone(),
             tree_id: task.head.tree_id.clone(),
             session_id: task.head.session_id.clone(),
@@ -155,10 +157,7 @@ impl TaskRow {
 
     /// As the board takes it.
     pub fn entry(self, task_id: TaskId, registry: &Registry) -> board::Entry {
-        let wake_on = match &self.wait {
-            Some(Wait::Client { tool, .. }) => registry.client_names(tool),
-            _ => Vec::new(),
-        };
+        let wake_on = wake_on(self.wait.as_ref(), registry);
         board::Entry {
             task_id,
             id: self.id,
@@ -176,6 +175,31 @@ impl TaskRow {
     }
 }
 
+/// A task as the board takes it.
+pub fn entry(task: &Task, registry: &Registry) -> board::Entry {
+    board::Entry {
+        task_id: task.head.task_id.clone(),
+        id: task.head.spec.id.clone(),
+        tree_id: task.head.tree_id.clone(),
+        session_id: task.head.session_id.clone(),
+        parent: task.head.parent.clone(),
+        has_children: task.head.has_children,
+        depends_on: task.head.depends_on.clone(),
+        run_if: task.head.spec.run_if,
+        state: task.state,
+        wait: task.wait.clone(),
+        wake_on: wake_on(task.wait.as_ref(), registry),
+        held: task.held(),
+    }
+}
+
+fn wake_on(wait: Option<&Wait>, registry: &Registry) -> Vec<ToolName> {
+    match wait {
+        Some(Wait::Client { tool, .. }) => registry.client_names(tool),
+        Some(Wait::Suspended { .. } | Wait::Unknown { .. }) | None => Vec::new(),
+    }
+}
+
 /// The row of a task.
 pub fn task_row(task: &Task) -> Row {
     Row {
@@ -190,32 +214,77 @@ pub fn task_row(task: &Task) -> Row {
 }
 
 /// A task in the API's shape.
-pub fn view(task: &Task) -> Value {
-    let skip_reason = task.reason.as_ref().filter(|_| task.state == State::Skipped);
-    let cancel_reason = task.reason.as_ref().filter(|_| task.state == State::Cancelled);
-    let calls: Vec<Value> = task
-        .calls
-        .iter()
-        .map(|c| {
-            let mut call = json!({
-                "call_id": c.call_id, "tool": c.tool, "route": c.route, "client_id": c.client_id, "machine": c.machine,
-                "attempts": c.attempts, "outcome": c.outcome, "trace_id": c.trace_id,
-                "started_at": time(c.started_at), "ended_at": c.ended_at.map(time),
-            });
-            if let (Some(late), Some(call)) = (&c.late, call.as_object_mut()) {
-                call.insert("late_outcome".to_owned(), json!(late));
-            }
-            call
-        })
-        .collect();
-    json!({
-        "task_id": task.head.task_id, "id": task.head.spec.id, "tree_id": task.head.tree_id,
-        "session_id": task.head.session_id, "parent": task.head.parent, "goal": task.head.spec.goal,
-        "depends_on": task.head.depends_on,
-        "state": task.state.word(), "blocked_reason": task.blocked_reason(), "skip_reason": skip_reason,
-        "cancel_reason": cancel_reason, "error": task.error, "output": task.output(),
-        "created_at": time(task.created_at), "updated_at": time(task.updated_at), "calls": calls,
-    })
+#[derive(Serialize)]
+struct View<'a> {
+    task_id: &'a TaskId,
+    id: &'a str,
+    tree_id: &'a TreeId,
+    session_id: &'a SessionId,
+    parent: Option<&'a TaskId>,
+    goal: &'a str,
+    depends_on: &'a [TaskId],
+    state: &'static str,
+    blocked_reason: Option<String>,
+    skip_reason: Option<&'a str>,
+    cancel_reason: Option<&'a str>,
+    error: Option<&'a Fault>,
+    output: Value,
+    created_at: String,
+    updated_at: String,
+    calls: Vec<CallView<'a>>,
+}
+
+/// A call of a task in the API's shape.
+#[derive(Serialize)]
+struct CallView<'a> {
+    call_id: &'a CallId,
+    tool: &'a ToolName,
+    route: &'static str,
+    client_id: Option<&'a ClientId>,
+    machine: Option<&'a str>,
+    attempts: u32,
+    outcome: Option<&'a str>,
+    trace_id: &'a str,
+    started_at: String,
+    ended_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_outcome: Option<&'a str>,
+}
+
+fn view(task: &Task) -> Raw {
+    let reason_of = |state: State| task.reason.as_deref().filter(|_| task.state == state);
+    let calls = task.calls.iter().map(|c| CallView {
+        call_id: &c.call_id,
+        tool: &c.tool,
+        route: c.route,
+        client_id: c.client_id.as_ref(),
+        machine: c.machine.as_deref(),
+        attempts: c.attempts,
+        outcome: c.outcome.as_deref(),
+        trace_id: &c.trace_id,
+        started_at: time(c.started_at),
+        ended_at: c.ended_at.map(time),
+        late_outcome: c.late.as_deref(),
+    });
+    let view = View {
+        task_id: &task.head.task_id,
+        id: &task.head.spec.id,
+        tree_id: &task.head.tree_id,
+        session_id: &task.head.session_id,
+        parent: task.head.parent.as_ref(),
+        goal: &task.head.spec.goal,
+        depends_on: &task.head.depends_on,
+        state: task.state.word(),
+        blocked_reason: task.blocked_reason(),
+        skip_reason: reason_of(State::Skipped),
+        cancel_reason: reason_of(State::Cancelled),
+        error: task.error.as_ref(),
+        output: task.output(),
+        created_at: time(task.created_at),
+        updated_at: time(task.updated_at),
+        calls: calls.collect(),
+    };
+    Raw::of(&view).unwrap_or_else(|_| Raw::null())
 }
 
 /// Milliseconds since 1970 as RFC 3339 in UTC.

@@ -290,7 +290,8 @@ enum Phase {
 /// The machine. `now` is in milliseconds of any clock that does not go back.
 #[derive(Debug)]
 pub struct Session {
-    clients: BTreeMap<ClientId, Client>,
+    /// Boxed: a map of one makes room for eleven.
+    clients: BTreeMap<ClientId, Box<Client>>,
     calls: HashMap<CallId, Entry>,
     grace_ms: i64,
     max_inflight: usize,

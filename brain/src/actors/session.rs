@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, take_tools};
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
@@ -17,6 +16,7 @@ use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Messa
 use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, online};
 use crate::directory::SessionHandle;
 use crate::hub::Brain;
+use crate::outbox::Outbox;
 
 /// Messages that a session's mailbox holds; a socket that sends more waits.
 pub const MAILBOX: usize = 1_024;
@@ -29,19 +29,6 @@ const SAY_AGAIN: Duration = Duration::from_millis(200);
 
 /// News of calls that wait for the scheduler: many times what can be in flight to the clients of a busy session.
 const MAX_UNHEARD: usize = 16_384;
-
-/// Where frames for one connection go. Boxed: a channel makes room for 32 messages at once, for each of ten thousand sockets.
-#[derive(Debug, Clone)]
-pub struct Outbox {
-    /// Calls and other frames that can wait.
-    pub frames: mpsc::Sender<Box<ToFoot>>,
-    /// Cancels, acknowledgements: they overtake.
-    pub urgent: mpsc::Sender<Box<ToFoot>>,
-    /// Ends the connection.
-    pub close: CancellationToken,
-    /// With which code, if it is not the ordinary end.
-    pub superseded: CancellationToken,
-}
 
 /// A call as the session needs it.
 #[derive(Debug, Clone)]
@@ -145,7 +132,7 @@ struct Link {
 impl Drop for Link {
     /// Also when the actor falls: its socket would live on, and its client believe that somebody hears it.
     fn drop(&mut self) {
-        self.outbox.close.cancel();
+        self.outbox.close();
     }
 }
 
@@ -232,7 +219,7 @@ impl SessionActor {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch)
                     && let Some(link) = self.links.remove(&client_id)
                 {
-                    link.outbox.superseded.cancel();
+                    link.outbox.supersede();
                 }
             }
             Effect::ViewChanged => self.publish(),
@@ -246,7 +233,7 @@ impl SessionActor {
         match frame {
             ToFoot::Call(call) => {
                 let call_id = call.call_id.clone();
-                link.outbox.frames.try_send(Box::new(ToFoot::Call(call))).is_err().then_some(call_id)
+                link.outbox.send(ToFoot::Call(call)).is_err().then_some(call_id)
             }
             ToFoot::Welcome(_)
             | ToFoot::ResultAck(_)
@@ -256,9 +243,9 @@ impl SessionActor {
             | ToFoot::Drain(_)
             | ToFoot::Error(_) => {
                 // Said once: whatever else is for it finds no room either, until its end is noticed.
-                if link.outbox.urgent.try_send(Box::new(frame)).is_err() && !link.outbox.close.is_cancelled() {
+                if link.outbox.send_urgent(frame).is_err() && !link.outbox.is_closing() {
                     tracing::warn!(%client_id, "the client does not read; its connection is closed");
-                    link.outbox.close.cancel();
+                    link.outbox.close();
                 }
                 None
             }
@@ -436,7 +423,7 @@ impl Handler<ToSession> for SessionActor {
             }
             ToSession::Evict { client_id } => {
                 if let Some(link) = self.links.remove(&client_id) {
-                    link.outbox.superseded.cancel();
+                    link.outbox.supersede();
                     self.turn(Input::Detach { client_id, epoch: link.epoch }, ctx);
                 }
             }
@@ -461,7 +448,7 @@ impl Handler<Attach> for SessionActor {
         let Attach { client_id, epoch, info, tools, loading, inflight, held, outbox } = attach;
         if self.links.get(&client_id).is_some_and(|l| l.epoch > epoch) {
             // A later connection of the same client is already here.
-            outbox.superseded.cancel();
+            outbox.supersede();
             return MessageResult(Attached);
         }
         let registry = self.brain.registry.load();
@@ -471,7 +458,7 @@ impl Handler<Attach> for SessionActor {
         let older = self.links.insert(client_id.clone(), Link { epoch, outbox });
         self.turn(Input::Attach { client_id, epoch, info, tools, loading, inflight, held }, ctx);
         if let Some(older) = older {
-            older.outbox.superseded.cancel();
+            older.outbox.supersede();
         }
         MessageResult(Attached)
     }
@@ -488,8 +475,8 @@ impl Handler<DrainAll> for SessionActor {
     fn handle(&mut self, _: DrainAll, ctx: &mut Self::Context) {
         for link in self.links.values() {
             let frame = ToFoot::Drain(wire::Drain { reason: "the Brain goes away; reconnect".to_owned() });
-            link.outbox.urgent.try_send(Box::new(frame)).ok();
-            link.outbox.close.cancel();
+            link.outbox.send_urgent(frame).ok();
+            link.outbox.close();
         }
         ctx.stop();
     }

@@ -20,7 +20,7 @@ use crate::actors::scheduler::AddTree;
 use crate::directory::{Directory, Missing, SessionHandle};
 use crate::hub::{Brain, now_ms};
 use crate::recovery;
-use crate::rows::{self, IDEMPOTENCY, TREE, TaskRow};
+use crate::rows::{self, IDEMPOTENCY, TREE};
 use crate::store::{Batch, Row, StoreError};
 
 /// Between two looks at a store that is away.
@@ -92,7 +92,7 @@ pub async fn submit(brain: &Brain, submission: Submission) -> Result<Submitted, 
         }
     }
     let registry = brain.registry.load();
-    let entries = new.tasks.iter().map(|task| TaskRow::of(task).entry(task.head.task_id.clone(), &registry)).collect();
+    let entries = new.tasks.iter().map(|task| rows::entry(task, &registry)).collect();
     if let Err(refusal) = brain.scheduler.post(AddTree(entries)).await {
         // It is stored: the scheduler finds it when it is back.
         tracing::warn!(%refusal, "the scheduler did not take a tree");
@@ -163,7 +163,6 @@ async fn session(
 struct NewTree {
     tree_id: TreeId,
     session_id: SessionId,
-    owner: String,
     at: i64,
     tasks: Vec<Task>,
     events: Vec<Vec<Event>>,
@@ -221,8 +220,8 @@ impl NewTree {
             events.push(of_task);
         }
         let body = json!({"tree_id": tree_id, "session_id": session.session_id, "tasks": body_tasks});
-        let (session_id, owner) = (session.session_id.clone(), submission.owner.clone());
-        Self { tree_id, session_id, owner, at, tasks, events, body }
+        let session_id = session.session_id.clone();
+        Self { tree_id, session_id, at, tasks, events, body }
     }
 
     fn batch(&self) -> Batch {
@@ -232,7 +231,8 @@ impl NewTree {
             kind: TREE.into(),
             key: self.tree_id.to_string(),
             parent: Some(self.session_id.to_string()),
-            owner: Some(self.owner.clone()),
+            // Nobody asks for somebody's trees, only for a session's: an index less to write.
+            owner: None,
             state: None,
             data: Raw::from(json!({ "tasks": ids })),
         };
@@ -243,7 +243,7 @@ impl NewTree {
                 .zip(&self.events)
                 .map(|(task, events)| rows::append(State::Pending, task, events))
                 .collect(),
-            rows: self.tasks.iter().map(rows::task_row).chain([tree]).collect(),
+            insert: self.tasks.iter().map(rows::task_row).chain([tree]).collect(),
             at_ms: self.at,
             ..Batch::default()
         }

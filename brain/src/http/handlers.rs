@@ -30,6 +30,9 @@ use crate::tokens::{Principal, Scope};
 /// The API's description.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
+/// A tree up to this size is read on the main thread: in less time than another thread takes to wake, twice.
+const NEAR_BYTES: usize = 2 * 1024;
+
 /// Header of an answer that was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -96,7 +99,9 @@ pub(super) async fn submit(
         client: client.transpose()?,
         trace,
     };
-    let given = detached(&app.brain, move |brain| async move { submit::submit(&brain, submission).await }).await?;
+    let near = submission.text.len() <= NEAR_BYTES;
+    let run = move |brain: Brain| async move { submit::submit(&brain, submission).await };
+    let given = if near { kept(&app.brain, run).await? } else { detached(&app.brain, run).await? };
     let response = answer::json(201, &given.body);
     Ok(if given.replayed { with_header(response, REPLAYED, "true") } else { response })
 }
@@ -235,10 +240,21 @@ where
     T: Send + 'static,
     F: Future<Output = Answer<T>> + Send + 'static,
 {
-    vance_supervise::beside(run(brain.clone())).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request failed inside");
-        Err(ApiError::new(500, "internal", "the request failed inside the Brain; its log says where"))
-    })
+    vance_supervise::beside(run(brain.clone())).await.unwrap_or_else(|error| failed(&error))
+}
+
+/// The same on the main thread, for what is small.
+async fn kept<T, F>(brain: &Brain, run: impl FnOnce(Brain) -> F) -> Answer<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Answer<T>> + Send + 'static,
+{
+    tokio::spawn(run(brain.clone())).await.unwrap_or_else(|error| failed(&error))
+}
+
+fn failed<T>(error: &tokio::task::JoinError) -> Answer<T> {
+    tracing::error!(%error, "a request failed inside");
+    Err(ApiError::new(500, "internal", "the request failed inside the Brain; its log says where"))
 }
 
 fn session_id(text: &str) -> Answer<SessionId> {

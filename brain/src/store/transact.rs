@@ -1,4 +1,4 @@
-//! One transaction: a group of batches, each in a savepoint of its own.
+//! One transaction: a group of batches, each in a savepoint of its own; one that is alone needs none.
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 
@@ -32,18 +32,16 @@ impl Waiting {
 }
 
 /// One transaction for the group. On an error nothing of it was acknowledged, and all who wait come back.
-pub(super) fn transact(
-    connection: &mut Connection,
-    group: Vec<Job>,
-) -> Result<Vec<Done>, (rusqlite::Error, Vec<Waiting>)> {
+pub(super) fn transact(connection: &Connection, group: Vec<Job>) -> Result<Vec<Done>, (rusqlite::Error, Vec<Waiting>)> {
     let mut done = Vec::with_capacity(group.len());
+    let undo = if group.len() == 1 { Undoing::All } else { Undoing::ToSavepoint };
     let mut jobs = group.into_iter();
     let result = (|| {
-        let mut transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        run(connection, BEGIN)?;
         for job in jobs.by_ref() {
             let Job { work, permit } = job;
             match work {
-                Work::Commit(batch, answer) => match one(&mut transaction, batch) {
+                Work::Commit(batch, answer) => match one(connection, batch, undo) {
                     Ok((committed, events)) => done.push(Done::Commit(answer, Ok(committed), events)),
                     Err(Undo::Batch(fault)) => done.push(Done::Commit(answer, Err(fault), Vec::new())),
                     Err(Undo::Transaction(error)) => {
@@ -53,25 +51,30 @@ pub(super) fn transact(
                     }
                 },
                 Work::Count(name, answer) => {
-                    let number = count(&transaction, &name);
+                    let number = count(connection, &name);
                     done.push(Done::Count(answer, *number.as_ref().unwrap_or(&0)));
                     number?;
                 }
                 #[cfg(test)]
-                Work::Run(run, answer) => {
-                    transaction.commit()?;
-                    run(connection);
+                Work::Run(job, answer) => {
+                    run(connection, COMMIT)?;
+                    job(connection);
                     drop(answer.send(Ok(())));
-                    transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+                    run(connection, BEGIN)?;
                 }
             }
             drop(permit);
         }
-        transaction.commit()
+        run(connection, COMMIT)
     })();
     match result {
         Ok(()) => Ok(done),
         Err(error) => {
+            if !connection.is_autocommit()
+                && let Err(error) = run(connection, ROLLBACK)
+            {
+                tracing::error!(%error, "a transaction that failed could not be undone");
+            }
             let begun = done.into_iter().map(|done| match done {
                 Done::Commit(answer, _, _) => Waiting::Commit(answer),
                 Done::Count(answer, _) => Waiting::Count(answer),
@@ -99,17 +102,53 @@ impl From<rusqlite::Error> for Undo {
     }
 }
 
-/// One batch within its savepoint.
-fn one(transaction: &mut rusqlite::Transaction<'_>, batch: Batch) -> Result<(Committed, Vec<StoredEvent>), Undo> {
-    let savepoint = transaction.savepoint().map_err(Undo::Transaction)?;
-    // Dropping the savepoint on the way out undoes it.
-    let events = apply(&savepoint, batch)?;
+/// How a batch is undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undoing {
+    /// It is alone in its transaction.
+    All,
+    /// Others are in it.
+    ToSavepoint,
+}
+
+// Prepared once: their text would be read anew for every batch.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
+const SAVEPOINT: &str = "SAVEPOINT batch";
+const RELEASE: &str = "RELEASE batch";
+const BACK: &str = "ROLLBACK TO batch";
+
+fn run(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute([]).map(drop)
+}
+
+/// One batch, undone alone if it conflicts.
+fn one(connection: &Connection, batch: Batch, undo: Undoing) -> Result<(Committed, Vec<StoredEvent>), Undo> {
+    if undo == Undoing::ToSavepoint {
+        run(connection, SAVEPOINT).map_err(Undo::Transaction)?;
+    }
+    let events = match (apply(connection, batch), undo) {
+        (Ok(events), Undoing::All) => events,
+        (Ok(events), Undoing::ToSavepoint) => {
+            run(connection, RELEASE).map_err(Undo::Transaction)?;
+            events
+        }
+        (Err(Undo::Batch(fault)), _) => {
+            let (first, then) = match undo {
+                Undoing::All => (ROLLBACK, BEGIN),
+                Undoing::ToSavepoint => (BACK, RELEASE),
+            };
+            run(connection, first).and_then(|()| run(connection, then)).map_err(Undo::Transaction)?;
+            return Err(Undo::Batch(fault));
+        }
+        (Err(undo), _) => return Err(undo),
+    };
     let last = match events.last() {
         Some(event) => event.seq,
-        None => sqlite::last_seq(&savepoint)?,
+        None => sqlite::last_seq(connection)?,
     };
     let first = events.first().map_or(last + 1, |event| event.seq);
-    savepoint.commit().map_err(Undo::Transaction)?;
     Ok((Committed { first_seq: first, last_seq: last }, events))
 }
 
@@ -140,6 +179,14 @@ fn apply(connection: &Connection, batch: Batch) -> Result<Vec<StoredEvent>, Undo
         }
     }
     for row in &batch.rows {
+        // What a row belongs to hardly ever changes: then the indexes over it are left alone.
+        let mut update = connection.prepare_cached(
+            "UPDATE projections SET state = ?5, data = ?6
+             WHERE kind = ?1 AND key = ?2 AND parent IS ?3 AND owner IS ?4",
+        )?;
+        if put(&mut update, row)? > 0 {
+            continue;
+        }
         let mut upsert = connection.prepare_cached(
             "INSERT INTO projections (kind, key, parent, owner, state, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (kind, key) DO UPDATE SET parent = excluded.parent, owner = excluded.owner,

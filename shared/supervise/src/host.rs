@@ -85,7 +85,8 @@ where
                 let mut context = Context::with_receiver(receiver);
                 context.spawn(Pump { letterbox });
                 self.reference.bind(letters, context.address());
-                let host = Host { name, exit, context: Some(context.into_future(actor)) };
+                // Boxed: a future keeps an argument twice, as it came and as it is used.
+                let host = Box::new(Host { name, exit, context: Some(context.into_future(actor)) });
                 spawn_local(host.run(stopped, self.grace, self.on_stop.clone()))
             }
         };
@@ -130,7 +131,7 @@ struct Host<A: Actor<Context = Context<A>>> {
 
 impl<A: Actor<Context = Context<A>>> Host<A> {
     async fn run(
-        mut self,
+        mut self: Box<Self>,
         stopped: oneshot::Receiver<()>,
         grace: Duration,
         on_stop: Option<Rc<dyn Fn() -> bool>>,

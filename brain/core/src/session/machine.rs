@@ -37,7 +37,7 @@ impl Session {
                 let presence = Presence::Online;
                 let client =
                     Client { epoch, info, tools, loading, journal, presence, draining: false, last_active_ms: now };
-                self.clients.insert(client_id.clone(), client);
+                self.clients.insert(client_id.clone(), Box::new(client));
                 self.reconcile(&client_id, &inflight, held, now, &mut out);
                 out.push(Effect::ViewChanged);
             }
@@ -81,7 +81,8 @@ impl Session {
     }
 
     fn current(&mut self, client_id: &ClientId, epoch: u64) -> Option<&mut Client> {
-        self.clients.get_mut(client_id).filter(|c| c.epoch == epoch && c.presence == Presence::Online)
+        let client = self.clients.get_mut(client_id).map(Box::as_mut);
+        client.filter(|c| c.epoch == epoch && c.presence == Presence::Online)
     }
 
     /// Notes a sign of life. False for a connection that does not count any more.
