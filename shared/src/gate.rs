@@ -51,6 +51,7 @@ use crate::launch::{LaunchPlan, Origin};
 
 pub mod audit;
 mod book;
+mod brain;
 mod digest;
 mod facts;
 mod files;
@@ -59,6 +60,7 @@ pub mod pins;
 mod question;
 mod reach;
 pub use book::{Book, Denial, Entry, MAX_STORE_BYTES};
+pub use brain::{Binding, MAX_BINDING_BYTES};
 pub use digest::{BadDigest, Digest, FileHash, digest};
 pub use facts::{changes_what_runs, sends};
 pub use files::{MAX_HASHED_BYTES, check_program, files};

@@ -27,6 +27,8 @@ mod yaml;
 pub const MAX_STORE_BYTES: usize = 4 * 1024 * 1024;
 const TRUSTED: &str = "trustedPacks";
 const DENIED: &str = "deniedPacks";
+const TRUSTED_BRAINS: &str = "trustedBrains";
+const DENIED_BRAINS: &str = "deniedBrains";
 /// The fields that are ours; others survive edits.
 const FIELDS: [&str; 10] =
     ["name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "since"];
@@ -54,9 +56,34 @@ pub struct Denial {
     pub since: Option<String>,
 }
 
+/// What a book is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum About {
+    #[default]
+    Packs,
+    Brains,
+}
+
+impl About {
+    fn trusted(self) -> &'static str {
+        match self {
+            Self::Packs => TRUSTED,
+            Self::Brains => TRUSTED_BRAINS,
+        }
+    }
+
+    fn denied(self) -> &'static str {
+        match self {
+            Self::Packs => DENIED,
+            Self::Brains => DENIED_BRAINS,
+        }
+    }
+}
+
 /// The store. Equal books may differ in comments.
 #[derive(Debug, Clone, Default)]
 pub struct Book {
+    about: About,
     text: String,
     root: Map<String, Value>,
     trusted: Vec<(String, Entry)>,
@@ -75,24 +102,38 @@ impl Book {
         Self::default()
     }
 
+    /// The same for `trusted-brains.yaml`: an entry of the one file never counts in the other.
+    pub fn brains() -> Self {
+        Self { about: About::Brains, ..Self::default() }
+    }
+
     /// Reads the store. Any problem makes it trust nothing: half a store could be the wrong half.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        Self::parse_as(About::Packs, file, text)
+    }
+
+    /// Reads `trusted-brains.yaml` in the same way.
+    pub fn parse_brains(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        Self::parse_as(About::Brains, file, text)
+    }
+
+    fn parse_as(about: About, file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let problems = Problems::new(file);
         if text.len() > MAX_STORE_BYTES {
             problems.add(1, format!("the file has {} bytes, expected at most {MAX_STORE_BYTES}", text.len()));
             return problems.into_result(None);
         }
-        let book = read_yaml(text, &problems).and_then(|node| Self::of(&node, text, &problems));
+        let book = read_yaml(text, &problems).and_then(|node| Self::of(about, &node, text, &problems));
         problems.into_result(book)
     }
 
-    fn of(node: &Node, text: &str, problems: &Problems) -> Option<Self> {
-        let mut book = Self { text: text.to_owned(), ..Self::default() };
+    fn of(about: About, node: &Node, text: &str, problems: &Problems) -> Option<Self> {
+        let mut book = Self { about, text: text.to_owned(), ..Self::default() };
         if node.is_null() {
             return Some(book);
         }
         let mut fields = Fields::of(node, "the file", problems)?;
-        for (project, item) in items(fields.take(TRUSTED), TRUSTED, problems) {
+        for (project, item) in items(fields.take(about.trusted()), about.trusted(), problems) {
             if let Some(entry) = entry(item, problems) {
                 if book.trusted.iter().any(|(p, e)| p == project && e.name == entry.name) {
                     problems.add(item.line, format!("'{}' is there twice in this project, remove one", entry.name));
@@ -100,7 +141,7 @@ impl Book {
                 book.trusted.push((project.to_owned(), entry));
             }
         }
-        for (project, item) in items(fields.take(DENIED), DENIED, problems) {
+        for (project, item) in items(fields.take(about.denied()), about.denied(), problems) {
             if let Some(denial) = denial(item, problems) {
                 book.denied.push((project.to_owned(), denial));
             }
@@ -133,38 +174,38 @@ impl Book {
 
     /// Adds a consent, or puts it in the place of the one that the pack had. A denial of it ends.
     pub fn allow(&mut self, project: &Project, entry: &Entry) {
-        self.remove(DENIED, project.key(), Some(&entry.name));
-        self.put(TRUSTED, project.key(), &entry.name, entry.fields());
+        self.remove(self.about.denied(), project.key(), Some(&entry.name));
+        self.put(self.about.trusted(), project.key(), &entry.name, entry.fields());
     }
 
     /// Takes a consent back. False if there was none.
     pub fn revoke(&mut self, project: &Project, name: &PackName) -> bool {
-        self.remove(TRUSTED, project.key(), Some(name)) > 0
+        self.remove(self.about.trusted(), project.key(), Some(name)) > 0
     }
 
     /// Takes all consents of a project back; says how many there were.
     pub fn revoke_project(&mut self, project: &Project) -> usize {
-        self.remove(TRUSTED, project.key(), None)
+        self.remove(self.about.trusted(), project.key(), None)
     }
 
     /// Takes all consents back; says how many there were.
     pub fn revoke_all(&mut self) -> usize {
         let projects: Vec<String> = distinct(self.trusted.iter().map(|(project, _)| project));
-        projects.iter().map(|project| self.remove(TRUSTED, project, None)).sum()
+        projects.iter().map(|project| self.remove(self.about.trusted(), project, None)).sum()
     }
 
     /// Denies a pack of a project for good; a consent for it ends.
     pub fn deny(&mut self, project: &Project, name: &PackName, today: &str) {
-        self.remove(TRUSTED, project.key(), Some(name));
+        self.remove(self.about.trusted(), project.key(), Some(name));
         let mut fields = Map::new();
         fields.insert("name".to_owned(), name.as_str().into());
         fields.insert("since".to_owned(), today.into());
-        self.put(DENIED, project.key(), name, fields);
+        self.put(self.about.denied(), project.key(), name, fields);
     }
 
     /// Ends a denial. False if there was none.
     pub fn undeny(&mut self, project: &Project, name: &PackName) -> bool {
-        self.remove(DENIED, project.key(), Some(name)) > 0
+        self.remove(self.about.denied(), project.key(), Some(name)) > 0
     }
 
     /// Removes what belongs to directories that are gone; says which directories these were.
@@ -172,8 +213,8 @@ impl Book {
         let all = self.trusted.iter().map(|(p, _)| p).chain(self.denied.iter().map(|(p, _)| p));
         let projects: Vec<String> = distinct(all).into_iter().filter(|project| gone(Path::new(project))).collect();
         for project in &projects {
-            self.remove(TRUSTED, project, None);
-            self.remove(DENIED, project, None);
+            self.remove(self.about.trusted(), project, None);
+            self.remove(self.about.denied(), project, None);
         }
         projects
     }
@@ -199,7 +240,7 @@ impl Book {
 
     /// The entries as the new text has them: what is in memory and what is written cannot drift apart.
     fn reread(&mut self) {
-        match Self::parse("", &self.text) {
+        match Self::parse_as(self.about, "", &self.text) {
             Ok(book) => *self = book,
             // Cannot be: an edit is only taken if it reads back. It would trust nothing.
             Err(_) => (self.trusted, self.denied) = (Vec::new(), Vec::new()),
