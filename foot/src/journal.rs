@@ -2,13 +2,13 @@
 //!
 //! Writes are grouped. A group that holds the beginning of an unsafe call is flushed to disk before that call is accepted;
 //! any other group is only written, so it survives the end of the process but not a power cut, which costs a safe call
-//! one more run and an unsafe one an `unknown`. What happens to one call within a group is one write.
+//! one more run and an unsafe one an `unknown`. What happens to one call within a group is one write; a safe call that is over
+//! and acknowledged by then leaves no row, for its Brain has the result and asks no more.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -18,14 +18,12 @@ use vance_shared::ids::CallId;
 use vance_shared::tool::Replay;
 use vance_shared::wire::CallResult;
 
+use desk::Desk;
+
+mod desk;
 mod file;
 mod group;
 mod writer;
-
-/// Writes that wait for the disk.
-const QUEUE: usize = 8192;
-/// New calls are refused beyond this, so that the results and acks of the calls that run always find room.
-const QUEUE_FOR_NEW: usize = 4096;
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -94,17 +92,6 @@ pub(super) enum Op {
     Flush(oneshot::Sender<()>),
 }
 
-impl Op {
-    /// Somebody waits for it.
-    fn is_awaited(&self) -> bool {
-        match self {
-            Self::Begin { durable, .. } => durable.is_some(),
-            Self::Store(_) | Self::Forget(_) => false,
-            Self::Load(..) | Self::Rows(_) | Self::Flush(_) => true,
-        }
-    }
-}
-
 /// What a journal has to do: the file does it, and a simulation in memory.
 pub trait CallJournal: Send + Sync {
     /// Writes the beginning of a call. With `report` it is flushed to disk first, and the report says so.
@@ -134,9 +121,7 @@ pub trait CallJournal: Send + Sync {
 
 /// An open journal file. Shared by reference; closing waits for what is queued.
 pub struct Journal {
-    queue: SyncSender<Op>,
-    waiting: Arc<AtomicUsize>,
-    writer: Thread,
+    desk: Arc<Desk>,
     follows_a_loss: bool,
     /// Taken once, by `Drop`.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -148,32 +133,13 @@ impl Journal {
     pub fn open(path: &Path, expected: bool) -> Result<Self, JournalFault> {
         let store = file::open(path, expected)?;
         let follows_a_loss = store.follows_a_loss();
-        let (queue, ops) = sync_channel(QUEUE);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&waiting);
+        let desk = Arc::new(Desk::default());
+        let desk_of_writer = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("vance-journal".to_owned())
-            .spawn(move || writer::run(store, &ops, &counted))
+            .spawn(move || writer::run(store, desk_of_writer))
             .map_err(|error| JournalFault::Io { path: crate::paths::shown(path), error })?;
-        let writer = thread.thread().clone();
-        Ok(Self { queue, waiting, writer, follows_a_loss, thread: Mutex::new(Some(thread)) })
-    }
-
-    fn put(&self, op: Op) -> Result<(), JournalFault> {
-        let is_awaited = op.is_awaited();
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.queue.try_send(op).map_err(|refused| {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            match refused {
-                TrySendError::Full(_) => JournalFault::Full,
-                TrySendError::Disconnected(_) => JournalFault::Ended,
-            }
-        })?;
-        // While it collects it hears nothing else: a wake-up for each write would cost more than the write.
-        if is_awaited {
-            self.writer.unpark();
-        }
-        Ok(())
+        Ok(Self { desk, follows_a_loss, thread: Mutex::new(Some(thread)) })
     }
 }
 
@@ -186,24 +152,21 @@ impl CallJournal for Journal {
         replay: Replay,
         report: Option<mpsc::Sender<Written>>,
     ) -> Result<(), JournalFault> {
-        if self.waiting.load(Ordering::Relaxed) >= QUEUE_FOR_NEW {
-            return Err(JournalFault::Full);
-        }
-        self.put(Op::Begin { call_id, attempt, tool, replay, durable: report })
+        self.desk.put(Op::Begin { call_id, attempt, tool, replay, durable: report })
     }
 
     fn store(&self, result: CallResult) -> Result<(), JournalFault> {
-        self.put(Op::Store(result))
+        self.desk.put(Op::Store(result))
     }
 
     fn forget(&self, call_id: CallId) -> Result<(), JournalFault> {
-        self.put(Op::Forget(call_id))
+        self.desk.put(Op::Forget(call_id))
     }
 
     fn load(&self, call_id: CallId) -> BoxFuture<'_, Kept> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            match self.put(Op::Load(call_id, answer)) {
+            match self.desk.put(Op::Load(call_id, answer)) {
                 Ok(()) => answered.await.unwrap_or(Kept::Lost),
                 Err(_) => Kept::Lost,
             }
@@ -212,14 +175,14 @@ impl CallJournal for Journal {
 
     fn rows(&self) -> Result<Vec<Row>, JournalFault> {
         let (answer, answered) = sync_channel(1);
-        self.put(Op::Rows(answer))?;
+        self.desk.put(Op::Rows(answer))?;
         answered.recv().map_err(|_| JournalFault::Ended)
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), JournalFault>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            self.put(Op::Flush(answer))?;
+            self.desk.put(Op::Flush(answer))?;
             answered.await.map_err(|_| JournalFault::Ended)
         })
     }
@@ -230,11 +193,9 @@ impl CallJournal for Journal {
 }
 
 impl Drop for Journal {
-    /// Ends the queue and waits for the writer.
+    /// Ends the work and waits for the writer.
     fn drop(&mut self) {
-        let (closed, _) = sync_channel(0);
-        self.queue = closed;
-        self.writer.unpark();
+        self.desk.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(_)) = thread.map(JoinHandle::join) {
             tracing::error!("the journal's writer panicked");

@@ -15,8 +15,9 @@
 //! After the loss of a journal, a second delivery of an unknown call of an unsafe tool is answered with an unknown outcome.
 //!
 //! A call of an unsafe tool runs only after its journal row is on disk, and once a row exists it never runs again, whatever
-//! comes in whatever order. A safe tool's row is written without waiting; its call runs again only if the process died
-//! while it ran. Forgotten calls leave a tombstone, so a late duplicate finds it.
+//! comes in whatever order. A safe tool's row is written without waiting, and not at all if its result is acknowledged before
+//! that; its call runs again only if the process died while it ran or a moment later. Forgotten calls leave a tombstone, so a late
+//! duplicate finds it; that of a safe call without a row is in memory only.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS calls (
 );
 -- When this file took the place of one that was lost, in seconds since 1970.
 CREATE TABLE IF NOT EXISTS losses (at INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS calls_open ON calls (state) WHERE state < 2;
+-- Of an earlier release, and read by nobody: it made each durable write a third larger.
+DROP INDEX IF EXISTS calls_open;
 ";
 
 const UPSERT: &str = "
@@ -144,17 +145,31 @@ impl Store {
             self.durable = durable;
         }
         let at = now();
-        let transaction = self.connection.transaction()?;
-        {
-            let mut upsert = transaction.prepare_cached(UPSERT)?;
-            for (call_id, change) in changes {
-                let Change { attempt, tool, replay, state, outcome } = change;
-                let replay = i64::from(*replay == Replay::Unsafe);
-                let outcome = outcome.as_ref().map(encode);
-                upsert.execute(params![call_id.as_str(), attempt, tool, state_number(*state), replay, outcome, at])?;
+        // The statements are kept: reading them anew would cost as much as a row.
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let written = self.upsert(changes, at).and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
+        if let Err(error) = written {
+            if !self.connection.is_autocommit() {
+                self.connection.execute_batch("ROLLBACK")?;
             }
+            return Err(error);
         }
-        transaction.commit()
+        Ok(())
+    }
+
+    fn upsert<'a>(
+        &self,
+        changes: impl Iterator<Item = (&'a CallId, &'a Change)>,
+        at: i64,
+    ) -> Result<(), rusqlite::Error> {
+        let mut upsert = self.connection.prepare_cached(UPSERT)?;
+        for (call_id, change) in changes {
+            let Change { attempt, tool, replay, state, outcome, .. } = change;
+            let replay = i64::from(*replay == Replay::Unsafe);
+            let outcome = outcome.as_ref().map(encode);
+            upsert.execute(params![call_id.as_str(), attempt, tool, state_number(*state), replay, outcome, at])?;
+        }
+        Ok(())
     }
 
     /// What is kept of a call's result.

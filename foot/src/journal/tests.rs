@@ -31,8 +31,8 @@ async fn calls_survive_the_end_of_the_process() {
     journal.begin(id(1), 1, "t".to_owned(), Replay::Unsafe, Some(report)).unwrap();
     let written = reports.recv().await.unwrap();
     assert_eq!((written.call_id, written.written), (id(1), Ok(())));
-    for n in 2..5 {
-        journal.begin(id(n), 1, "t".to_owned(), Replay::Safe, None).unwrap();
+    for (n, replay) in [(2, Replay::Safe), (3, Replay::Safe), (4, Replay::Unsafe)] {
+        journal.begin(id(n), 1, "t".to_owned(), replay, None).unwrap();
     }
     journal.store(result(3, "kept")).unwrap();
     journal.store(result(4, "gone")).unwrap();
@@ -51,7 +51,7 @@ async fn calls_survive_the_end_of_the_process() {
             ("call_1".to_owned(), running, Replay::Unsafe),
             ("call_2".to_owned(), running, Replay::Safe),
             ("call_3".to_owned(), RowState::Finished, Replay::Safe),
-            ("call_4".to_owned(), RowState::Forgotten, Replay::Safe),
+            ("call_4".to_owned(), RowState::Forgotten, Replay::Unsafe),
         ]
     );
     assert_eq!(journal.load(id(3)).await, Kept::Here(result(3, "kept").outcome));
