@@ -158,6 +158,16 @@ shards!(
     whatever_breaks_nothing_is_lost_and_nothing_unsafe_runs_twice_4 4
 );
 
+/// Seeds beyond the first fifty that found a bug: a retry whose answer was lost with the store's writer, but which was stored.
+const FOUND: [u64; 1] = [313];
+
+#[test]
+fn seeds_that_found_a_bug_stay_good() {
+    for seed in FOUND {
+        check(seed, &run(troubled(seed)));
+    }
+}
+
 /// Long steps, so that somebody is always in the middle of something.
 fn planned(plan: Vec<(u64, Planned)>, trouble: u64) -> Scenario {
     let plan: Vec<_> = plan.into_iter().map(|(at, what)| (Duration::from_secs(at), what)).collect();

@@ -238,12 +238,14 @@ impl Scheduler {
         }
         let brain = self.brain.clone();
         let gather = async move {
-            let mut retried = Vec::new();
+            let (mut retried, mut lost) = (Vec::new(), Vec::new());
             let mut verdict = Err(Fault::new("restarting", "the task's actor is being restarted; try again"));
             for (id, answered) in answers {
                 let answer = answered.await;
-                if matches!(answer, Ok(Ok(()))) {
-                    retried.push(id.clone());
+                match &answer {
+                    Ok(Ok(())) => retried.push(id.clone()),
+                    Ok(Err(_)) => {}
+                    Err(_) => lost.push(id.clone()),
                 }
                 if id == task_id
                     && let Ok(answer) = answer
@@ -251,11 +253,20 @@ impl Scheduler {
                     verdict = answer;
                 }
             }
-            if !retried.is_empty() {
+            if !retried.is_empty() || !lost.is_empty() {
                 // The tree may have ended meanwhile: the board then takes it anew, as it is now.
                 match recovery::tree_entries(&brain, tree_id.as_str()).await {
                     Ok(tree) => {
-                        if let Err(refusal) = brain.scheduler.post(Retried { ids: retried, tree }).await {
+                        // A task that fell before it answered may have stored it all the same: then it lives, and the board must know.
+                        let lives = |id: &TaskId| tree.iter().any(|e| e.task_id == *id && !e.state.is_terminal());
+                        lost.retain(lives);
+                        if lost.contains(&task_id) {
+                            verdict = Ok(());
+                        }
+                        retried.append(&mut lost);
+                        if !retried.is_empty()
+                            && let Err(refusal) = brain.scheduler.post(Retried { ids: retried, tree }).await
+                        {
                             // It restarts, and finds the pending tasks in the store.
                             tracing::warn!(%refusal, "the scheduler did not take retried tasks");
                         }
