@@ -11,6 +11,7 @@ mod endpoint;
 mod mcp;
 mod references;
 pub use canon::canonical;
+pub(crate) use command::SCRIPT_ENDINGS;
 
 /// Largest pack file: a pack is a command line or an endpoint, not a program.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;

@@ -30,8 +30,7 @@ const DENIED: &str = "deniedPacks";
 const TRUSTED_BRAINS: &str = "trustedBrains";
 const DENIED_BRAINS: &str = "deniedBrains";
 /// The fields that are ours; others survive edits.
-const FIELDS: [&str; 10] =
-    ["name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "since"];
+const FIELDS: [&str; 10] = ["name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "since"];
 
 /// One consent. Name, reach and digest decide; the rest is for the reader and for the difference in a later prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -306,7 +305,11 @@ fn items<'a>(section: Option<&'a Node>, name: &str, problems: &Problems) -> Vec<
             None if project.value.is_null() => {}
             None => problems.add(
                 project.line,
-                format!("{} is {}, expected a list of packs", crate::doc::ticked(&project.key), project.value.describe()),
+                format!(
+                    "{} is {}, expected a list of packs",
+                    crate::doc::ticked(&project.key),
+                    project.value.describe()
+                ),
             ),
         }
     }

@@ -6,16 +6,72 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{FileHash, Project, quote};
-use crate::launch::{LaunchPlan, Transport};
+use crate::launch::{Auth, LaunchPlan, Tls, Transport};
 
 /// Variables that decide what code runs or whom it talks to, by their beginnings in lower case; a `*` is any end.
 const CHANGES_WHAT_RUNS: [&str; 62] = [
-    "ld_*", "dyld_*", "path", "pathext", "home", "shell", "env", "ifs", "bash_env", "bash_func*", "ps4", "prompt_command",
-    "node_*", "npm_*", "yarn_*", "pnpm_*", "bun_*", "deno_*", "corepack_*", "python*", "pip_*", "uv_*", "poetry_*",
-    "virtual_env", "conda_*", "perl*", "ruby*", "gem_*", "bundle_*", "java_*", "_java_options", "jdk_*", "classpath",
-    "maven_*", "gradle_*", "dotnet_*", "cor_*", "coreclr_*", "go*", "cgo_*", "cargo_*", "rust*", "lua_*", "php*", "r_*",
-    "git_*", "ssh_*", "docker_*", "editor", "visual", "pager", "browser", "less*", "manpager", "gconv_path", "locpath",
-    "openssl_*", "ssl_*", "xdg_*", "http_proxy", "https_proxy", "all_proxy",
+    "ld_*",
+    "dyld_*",
+    "path",
+    "pathext",
+    "home",
+    "shell",
+    "env",
+    "ifs",
+    "bash_env",
+    "bash_func*",
+    "ps4",
+    "prompt_command",
+    "node_*",
+    "npm_*",
+    "yarn_*",
+    "pnpm_*",
+    "bun_*",
+    "deno_*",
+    "corepack_*",
+    "python*",
+    "pip_*",
+    "uv_*",
+    "poetry_*",
+    "virtual_env",
+    "conda_*",
+    "perl*",
+    "ruby*",
+    "gem_*",
+    "bundle_*",
+    "java_*",
+    "_java_options",
+    "jdk_*",
+    "classpath",
+    "maven_*",
+    "gradle_*",
+    "dotnet_*",
+    "cor_*",
+    "coreclr_*",
+    "go*",
+    "cgo_*",
+    "cargo_*",
+    "rust*",
+    "lua_*",
+    "php*",
+    "r_*",
+    "git_*",
+    "ssh_*",
+    "docker_*",
+    "editor",
+    "visual",
+    "pager",
+    "browser",
+    "less*",
+    "manpager",
+    "gconv_path",
+    "locpath",
+    "openssl_*",
+    "ssl_*",
+    "xdg_*",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
 ];
 
 /// Whether a variable can change which code a program runs, or whom it talks to: marked in the prompt, and files in its value are hashed.
@@ -33,9 +89,10 @@ pub fn sends(plan: &LaunchPlan) -> BTreeSet<String> {
     let mut note = |text: &str| references(text, &mut names);
     match &plan.transport {
         Transport::Stdio { argv: _, cwd: _, env } => env.values().for_each(|value| note(value)),
-        Transport::Http { url, headers, .. } => {
+        Transport::Http { url, headers, auth, tls: _ } => {
             note(url);
             headers.values().for_each(|value| note(value));
+            credentials(auth).iter().for_each(|(_, value)| note(value));
         }
     }
     plan.default_args.values().for_each(|value| texts(value, &mut note));
@@ -56,6 +113,29 @@ fn texts(value: &Value, note: &mut impl FnMut(&str)) {
         Value::Array(items) => items.iter().for_each(|item| texts(item, note)),
         Value::Object(fields) => fields.values().for_each(|field| texts(field, note)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The texts of an `auth` with their names.
+pub(super) fn credentials(auth: &Auth) -> Vec<(&'static str, String)> {
+    match auth {
+        Auth::IfAsked | Auth::Constant => Vec::new(),
+        Auth::Basic { user, password } => vec![("user", user.clone()), ("password", password.clone())],
+        Auth::OAuth(oauth) => {
+            let one = |name, value: &Option<String>| value.clone().map(|value| (name, value));
+            let mut all: Vec<_> = [
+                one("clientId", &oauth.client_id),
+                one("clientSecret", &oauth.client_secret),
+                one("clientMetadataUrl", &oauth.client_metadata_url),
+                one("issuer", &oauth.issuer),
+                one("callbackPort", &oauth.callback_port.map(|port| port.to_string())),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            all.extend(oauth.scopes.iter().map(|scope| ("scope", scope.clone())));
+            all
+        }
     }
 }
 
@@ -84,8 +164,9 @@ impl Facts {
                 facts.cwd.clone_from(cwd);
                 facts.env.clone_from(env);
             }
-            Transport::Http { url: _, headers, .. } => {
+            Transport::Http { url: _, headers, auth, tls } => {
                 facts.headers.clone_from(headers);
+                facts.access = access(auth, tls);
             }
         }
         for FileHash { path, sha256 } in files {
@@ -117,6 +198,35 @@ impl Facts {
 /// `NAME=value`, quoted as the command is.
 pub(super) fn assignment(name: &str, value: &str) -> String {
     format!("{}={}", quote(name), quote(value))
+}
+
+fn access(auth: &Auth, tls: &Tls) -> BTreeMap<String, String> {
+    let kind = match auth {
+        Auth::IfAsked | Auth::Constant => None,
+        Auth::Basic { .. } => Some("basic"),
+        Auth::OAuth(_) => Some("oauth2"),
+    };
+    let mut access: BTreeMap<String, String> = BTreeMap::new();
+    if let Some(kind) = kind {
+        access.insert("auth".to_owned(), kind.to_owned());
+        for (name, value) in credentials(auth) {
+            let slot = access.entry(format!("auth.{name}")).or_default();
+            let comma = if slot.is_empty() { "" } else { " " };
+            *slot = format!("{slot}{comma}{value}");
+        }
+    }
+    let Tls { ca_file, client_cert_file, client_key_file, insecure } = tls;
+    for (name, file) in
+        [("tls.caFile", ca_file), ("tls.clientCertFile", client_cert_file), ("tls.clientKeyFile", client_key_file)]
+    {
+        if let Some(file) = file {
+            access.insert(name.to_owned(), file.clone());
+        }
+    }
+    if *insecure {
+        access.insert("tls.insecure".to_owned(), "true".to_owned());
+    }
+    access
 }
 
 fn file_name(path: &Path, project: &Project) -> String {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Project, changes_what_runs, tidy};
 use crate::launch::{LaunchPlan, Origin, Transport};
+use crate::pack::SCRIPT_ENDINGS;
 
 /// Largest file that is hashed: a bundled server is a few MiB, a data set is no program.
 pub const MAX_HASHED_BYTES: u64 = 64 * 1024 * 1024;
@@ -31,7 +32,13 @@ pub fn files(plan: &LaunchPlan, project: &Project) -> Vec<PathBuf> {
     if program.contains('/') && project.holds(&base.join(program)) {
         found.insert(without_dots(&base.join(program)));
     }
-    let mut add = |word: &str| add(word, &base, &mut found);
+    let anywhere = cwd.is_some();
+    // In the private directory a bare word is no file.
+    let mut add = |word: &str| {
+        if anywhere || word.contains('/') || SCRIPT_ENDINGS.iter().any(|ending| word.ends_with(ending)) {
+            add(word, &base, &mut found);
+        }
+    };
     for (at, argument) in arguments.iter().enumerate() {
         words(argument, &mut add);
         // `python -m a.b`, with the project as its directory.
@@ -102,15 +109,16 @@ pub fn check_program(plan: &LaunchPlan, resolved: &Path, project: &Project) -> R
     }
 }
 
-/// Whether the command names something inside the project, by its words alone.
+/// Whether the command names something inside the project, by its words alone. The project itself is where a server works, not what it runs.
 pub(super) fn names_project(plan: &LaunchPlan, project: &Project) -> bool {
     let Transport::Stdio { argv, .. } = &plan.transport else { return false };
     argv.iter().any(|word| {
         let value = word.split_once('=').map_or(word.as_str(), |(_, value)| value);
         [word.as_str(), value].into_iter().any(|word| {
-            let word = word.trim_start_matches("file://");
-            let relative = matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../");
-            relative || (word.starts_with('/') && tidy(Path::new(word)).starts_with(project.dir()))
+            let word = word.strip_prefix("file://").unwrap_or(word);
+            let path = tidy(Path::new(word));
+            let inside = path.starts_with(project.dir()) && path != project.dir();
+            word.starts_with("./") || word.starts_with("../") || (word.starts_with('/') && inside)
         })
     })
 }

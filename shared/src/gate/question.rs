@@ -56,6 +56,30 @@ pub enum Unasked {
     GivenUp,
 }
 
+/// Timeouts in a row after which the rest of a load is not asked any more: nobody is there.
+const PATIENCE: u8 = 2;
+
+/// Whether it makes sense to ask on, within one load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Patience(u8);
+
+impl Patience {
+    /// False once two questions in a row were not answered in time.
+    pub fn asks(self) -> bool {
+        self.0 < PATIENCE
+    }
+
+    /// Somebody is there, whatever they said.
+    pub fn answered(&mut self) {
+        self.0 = 0;
+    }
+
+    /// Nobody said anything.
+    pub fn timed_out(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+}
+
 /// An approval that names another digest than the pack has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pack '{pack}' has the digest {is}, not {given}: look at it again with `vancetope trust show {pack}`")]

@@ -7,11 +7,11 @@ use crate::doc::{Fields, Kind, Node, ticked};
 use crate::launch::{Origin, Transport};
 
 /// Arguments that a person can still judge in the consent prompt; more are refused in a pack of the working directory.
-const MAX_PROJECT_ARGS: usize = 64;
+const MAX_PROJECT_ARGS: usize = crate::gate::MAX_ARGS;
 /// Bytes of a command line that a person can still judge.
-const MAX_PROJECT_COMMAND_BYTES: usize = 4 * 1024;
+const MAX_PROJECT_COMMAND_BYTES: usize = crate::gate::MAX_SHOWN_BYTES;
 /// File endings that make a bare `dir/file` argument a script of the project.
-const SCRIPT_ENDINGS: [&str; 8] = [".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".json"];
+pub(crate) const SCRIPT_ENDINGS: [&str; 8] = [".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".json"];
 
 /// Reads `command`, `cwd` and `env`.
 pub(super) fn stdio(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Transport> {
@@ -139,6 +139,8 @@ fn env(fields: &mut Fields<'_>, report: &Report<'_>) -> BTreeMap<String, String>
             report.problems.add(line, format!("{place} is no variable name, expected [A-Za-z_][A-Za-z0-9_]*"));
         } else if name == "PATH" {
             report.problems.add(line, "a pack may not set `PATH`; name the program by its full path in `command`");
+        } else if name.starts_with("VANCE_") {
+            report.problems.add(line, format!("{place}: VANCE_* belongs to Vancetope, a pack may not set it"));
         } else if report.origin == Origin::Project && (name.starts_with("LD_") || name.starts_with("DYLD_")) {
             report.problems.add(line, format!("{place}: a pack of the working directory may not set LD_* or DYLD_*"));
         }

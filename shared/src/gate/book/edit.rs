@@ -1,6 +1,8 @@
 //! Edits of the store's text. The lines around an edit stay as they are, comments included; the one judge of an edit is the reader: it has
 //! to find exactly the value that was meant, or the whole file is written anew (then unknown fields stay, comments below the head do not).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::{Book, FIELDS, yaml};
@@ -24,7 +26,8 @@ pub(super) fn put(book: &mut Book, section: &str, project: &str, name: &str, fie
         Some(at) => list[at] = entry.clone(),
         None => list.push(entry.clone()),
     }
-    let text = Lines::of(&book.text).and_then(|lines| lines.put(section, project, at, &entry));
+    let before = ended(&book.text);
+    let text = Lines::of(&before).and_then(|lines| lines.put(section, project, at, &entry));
     take(book, text, wanted);
 }
 
@@ -33,10 +36,10 @@ pub(super) fn remove(book: &mut Book, section: &str, project: &str, name: Option
     let mut wanted = book.root.clone();
     let Some(projects) = wanted.get_mut(section).and_then(Value::as_object_mut) else { return 0 };
     let Some(list) = projects.get_mut(project).and_then(Value::as_array_mut) else { return 0 };
-    let before = list.len();
+    let all = list.len();
     let at = list.iter().position(|item| name.is_none_or(|name| named(item, name)));
     list.retain(|item| name.is_some_and(|name| !named(item, name)));
-    let (removed, left) = (before - list.len(), list.len());
+    let (removed, left) = (all - list.len(), list.len());
     if removed == 0 {
         return 0;
     }
@@ -48,7 +51,8 @@ pub(super) fn remove(book: &mut Book, section: &str, project: &str, name: Option
     if section_emptied {
         wanted.shift_remove(section);
     }
-    let text = Lines::of(&book.text).and_then(|lines| match (section_emptied, emptied, removed) {
+    let before = ended(&book.text);
+    let text = Lines::of(&before).and_then(|lines| match (section_emptied, emptied, removed) {
         (true, _, _) => lines.without(section, None, None),
         (false, true, _) => lines.without(section, Some(project), None),
         (false, false, 1) => lines.without(section, Some(project), at),
@@ -73,7 +77,15 @@ fn take(book: &mut Book, text: Option<String>, wanted: Map<String, Value>) {
 
 /// Comments and blank lines before the first field.
 fn head(text: &str) -> String {
-    text.split_inclusive('\n').take_while(|line| is_remark(line)).filter(|line| line.ends_with('\n')).collect()
+    ended(text).split_inclusive('\n').take_while(|line| is_remark(line)).collect()
+}
+
+/// With an end to its last line.
+fn ended(text: &str) -> Cow<'_, str> {
+    match text.is_empty() || text.ends_with('\n') {
+        true => text.into(),
+        false => format!("{text}\n").into(),
+    }
 }
 
 fn is_remark(line: &str) -> bool {
@@ -108,9 +120,7 @@ struct Lines<'a> {
 impl<'a> Lines<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let root = parse_yaml("", text).ok()?;
-        // A byte order mark or a document's end line would be in the way.
-        let ends_well = text.is_empty() || text.ends_with('\n');
-        (ends_well && !text.starts_with('\u{feff}')).then(|| Self { lines: text.split_inclusive('\n').collect(), root })
+        Some(Self { lines: text.split_inclusive('\n').collect(), root })
     }
 
     fn put(&self, section: &str, project: &str, at: Option<usize>, entry: &Value) -> Option<String> {
@@ -120,15 +130,23 @@ impl<'a> Lines<'a> {
             return Some(self.spliced(self.lines.len(), self.lines.len(), &new));
         };
         let section_end = self.end_of(self.root.as_map()?, section_at, self.lines.len());
-        let Some((project_at, project_field)) = find(section_field.value.as_map().unwrap_or_default(), project) else {
-            let indent = section_field.value.as_map().and_then(<[_]>::first).map_or(2, |first| self.indent(first.line));
+        let projects = section_field.value.as_map().unwrap_or_default();
+        let Some(first) = projects.first() else {
+            yaml::mapping(&wrap(section, wrap(project, Value::Array(vec![entry.clone()]))), 0, &mut new);
+            return Some(self.spliced(index(section_field.line)?, section_end, &new));
+        };
+        let indent = self.indent(first.line);
+        let Some((project_at, project_field)) = find(projects, project) else {
             yaml::mapping(&wrap(project, Value::Array(vec![entry.clone()])), indent, &mut new);
             return Some(self.spliced(section_end, section_end, &new));
         };
         let project_end = self.end_of(section_field.value.as_map()?, project_at, section_end);
         let items = project_field.value.as_list().unwrap_or_default();
-        let indent = items.first().map_or(self.indent(project_field.line) + 2, |first| self.indent(first.line));
-        yaml::item(entry, indent, &mut new);
+        let Some(first) = items.first() else {
+            yaml::mapping(&wrap(project, Value::Array(vec![entry.clone()])), indent, &mut new);
+            return Some(self.spliced(index(project_field.line)?, project_end, &new));
+        };
+        yaml::item(entry, self.indent(first.line), &mut new);
         let (from, to) = match at {
             Some(at) => self.item(items, at, project_end)?,
             None => (project_end, project_end),
