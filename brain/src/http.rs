@@ -98,6 +98,6 @@ pub async fn run(setup: HttpSetup, listener: TcpListener, shutdown: Cancellation
         new_sockets: Arc::new(Semaphore::new(MAX_NEW_SOCKETS)),
         sockets: TaskTracker::new(),
     });
-    let gate = Arc::new(Gate::new(guardrails, setup.principals, routes::router(app.clone())));
+    let gate = Arc::new(Gate::new(guardrails, setup.principals, app.clone()));
     connections::serve(listener, gate, &app).await;
 }

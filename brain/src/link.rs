@@ -2,12 +2,13 @@
 //! client that does not read cannot keep us from hearing it. Decisions are the session's.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -37,9 +38,15 @@ use crate::outbox::{End, Next, Outbox};
 use crate::rows::CLIENT;
 use crate::store::{Batch, Row};
 use crate::tokens::Principal;
+use gulps::Gulps;
+
+mod gulps;
 
 /// Frames that are written together; then heartbeats and ends have their turn.
 const TOGETHER_FRAMES: usize = 64;
+
+/// How long an acknowledgement may wait for company: the client only forgets with it, and the next call is often a moment away.
+const ACK_WITHIN: Duration = Duration::from_millis(2);
 
 /// How long a write may take: a peer that takes nothing for so long is gone.
 const WRITE_WAIT: Duration = Duration::from_secs(30);
@@ -53,8 +60,8 @@ const MAX_BAD_FRAMES: u32 = 64;
 /// What a name or folder in a hello is cut to.
 const MAX_SHOWN: usize = 200;
 
-type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
-type Reader<S> = SplitStream<WebSocketStream<S>>;
+type Writer<S> = SplitSink<WebSocketStream<Gulps<S>>, Message>;
+type Reader<S> = SplitStream<WebSocketStream<Gulps<S>>>;
 
 /// Serves a socket after its upgrade, to its end. `place` is what a socket without a hello occupies: given back when it has
 /// been let in.
@@ -79,7 +86,7 @@ where
         .max_write_buffer_size(SOCKET_WRITE_BYTES)
         .max_message_size(Some(MESSAGE_BYTES))
         .max_frame_size(Some(MESSAGE_BYTES));
-    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let socket = WebSocketStream::from_raw_socket(Gulps::new(io), Role::Server, Some(config)).await;
     let (mut writer, mut reader) = socket.split();
     let admitted = match first_frame(&mut reader).await {
         Ok(hello) => admit(&brain, &principal, hello).await,
@@ -251,7 +258,7 @@ where
 {
     let Admitted { client_id, epoch, session, outbox } = admitted;
     let ended = CancellationToken::new();
-    let out = tokio::spawn(write(writer, outbox.clone(), ended.clone()));
+    let out = vance_supervise::near(write(writer, outbox.clone(), ended.clone()));
     let why = tokio::select! {
         why = read(&mut reader, &session, &client_id, epoch, &outbox) => why,
         () = ended.cancelled() => "the connection was closed by the Brain".to_owned(),
@@ -277,6 +284,7 @@ where
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.tick().await;
     let mut nonce = 0u64;
+    let mut company: Option<Pin<Box<Sleep>>> = None;
     let close = loop {
         let next = tokio::select! {
             biased;
@@ -287,6 +295,12 @@ where
                 Next::Frame(Box::new(ToFoot::Ping(Ping { nonce })))
             }
             next = outbox.next() => next,
+            () = over(&mut company) => {
+                match timeout(WRITE_WAIT, writer.flush()).await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(_)) | Err(_) => break None,
+                }
+            }
         };
         let frame = match next {
             Next::Frame(frame) => frame,
@@ -295,15 +309,22 @@ where
         };
         // What is ready goes out together: a write costs more than a frame.
         let written = async {
+            let mut waits = matches!(*frame, ToFoot::ResultAck(_));
             writer.feed(Message::text(encode(&frame))).await?;
             for _ in 1..TOGETHER_FRAMES {
                 let Some(frame) = outbox.also() else { break };
+                waits &= matches!(*frame, ToFoot::ResultAck(_));
                 writer.feed(Message::text(encode(&frame))).await?;
             }
-            writer.flush().await
+            if !waits {
+                writer.flush().await?;
+            }
+            Ok::<_, WsError>(waits)
         };
         match timeout(WRITE_WAIT, written).await {
-            Ok(Ok(())) => {}
+            // Not wound up anew for each: a timer costs as much as the write that it spares.
+            Ok(Ok(true)) => drop(company.get_or_insert_with(|| Box::pin(sleep(ACK_WITHIN)))),
+            Ok(Ok(false)) => {}
             Ok(Err(_)) | Err(_) => break None,
         }
     };
@@ -313,6 +334,15 @@ where
         timeout(CLOSE_WAIT, writer.send(Message::Close(close))).await.ok();
     }
     timeout(CLOSE_WAIT, writer.close()).await.ok();
+}
+
+/// Ends when what waits for company has waited long enough.
+async fn over(company: &mut Option<Pin<Box<Sleep>>>) {
+    match company {
+        Some(wait) => wait.await,
+        None => std::future::pending().await,
+    }
+    *company = None;
 }
 
 /// Reads to the end of the line; gives the reason, for the log.

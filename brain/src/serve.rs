@@ -161,7 +161,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         allowed_hosts: config.allowed_hosts.clone(),
         metrics,
     };
-    let web = tokio::spawn(http::run(setup, listener, shutdown.clone()));
+    let web = vance_supervise::near(http::run(setup, listener, shutdown.clone()));
     println_ready(bound)?;
     tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");
 

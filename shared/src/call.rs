@@ -63,6 +63,15 @@ impl Outcome {
         Self::Failed { error: Fault::new(code, message), result: None }
     }
 
+    /// Size of the payload, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Done(result) => result.bytes(),
+            Self::Failed { error, result } => error.message.len() + result.as_ref().map_or(0, ToolResult::bytes),
+            Self::Cancelled { reason } | Self::Unknown { reason } => reason.len(),
+        }
+    }
+
     /// The contract's word: `done`, `failed`, `cancelled`, `unknown`.
     pub fn word(&self) -> &'static str {
         match self {

@@ -7,19 +7,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One JSON value as its text. Clones share the text.
+/// One JSON value as its text. Clones share the text. A box within, because a text that comes in one would have to be copied
+/// to be shared without it.
 #[derive(Clone)]
-pub struct Raw(Arc<RawValue>);
+pub struct Raw(Arc<Box<RawValue>>);
 
 impl Raw {
     /// The text of any serialisable value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
+        serde_json::value::to_raw_value(value).map(Self::from)
     }
 
     /// Checks and takes a text.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text).map(|raw| Self(raw.into()))
+        RawValue::from_string(text).map(Self::from)
     }
 
     /// `{}`.
@@ -48,12 +49,18 @@ impl Raw {
     }
 }
 
+impl From<Box<RawValue>> for Raw {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(Arc::new(raw))
+    }
+}
+
 impl From<Value> for Raw {
     fn from(value: Value) -> Self {
         match serde_json::value::to_raw_value(&value) {
-            Ok(raw) => Self(raw.into()),
+            Ok(raw) => Self::from(raw),
             // A `Value` has only string keys, so it always serialises.
-            Err(_) => Self(RawValue::NULL.to_owned().into()),
+            Err(_) => Self::from(RawValue::NULL.to_owned()),
         }
     }
 }
@@ -79,6 +86,6 @@ impl Serialize for Raw {
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(d).map(|raw| Self(raw.into()))
+        Box::<RawValue>::deserialize(d).map(Self::from)
     }
 }

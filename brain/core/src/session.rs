@@ -295,6 +295,8 @@ pub struct Session {
     calls: HashMap<CallId, Entry>,
     grace_ms: i64,
     max_inflight: usize,
+    /// No deadline is before this. Looked up anew with each tick, so a look at all calls is not made for each of them.
+    due_ms: Option<i64>,
 }
 
 impl Default for Session {
@@ -306,7 +308,7 @@ impl Default for Session {
 impl Session {
     /// A session without clients.
     pub fn new(grace_ms: i64, max_inflight: usize) -> Self {
-        Self { clients: BTreeMap::new(), calls: HashMap::new(), grace_ms, max_inflight }
+        Self { clients: BTreeMap::new(), calls: HashMap::new(), grace_ms, max_inflight, due_ms: None }
     }
 
     /// Its clients, online or in grace.
@@ -345,8 +347,17 @@ impl Session {
         self.calls.len()
     }
 
-    /// When `Tick` has something to do, at the latest.
+    /// A time by which `Tick` has to come, and not later than it has something to do.
     pub fn next_tick_ms(&self) -> Option<i64> {
+        self.due_ms
+    }
+
+    fn is_due(&mut self, at_ms: i64) {
+        self.due_ms = Some(self.due_ms.map_or(at_ms, |due| due.min(at_ms)));
+    }
+
+    /// When `Tick` has something to do.
+    fn first_due_ms(&self) -> Option<i64> {
         let graces = self.clients.values().filter_map(|c| match c.presence {
             Presence::Grace { until_ms } => Some(until_ms),
             Presence::Online => None,

@@ -152,6 +152,8 @@ pub struct SessionActor {
     unheard: VecDeque<CallNews>,
     /// A look at both is armed.
     saying_again: bool,
+    /// Results that whoever called has got: to be acknowledged.
+    given: Vec<(ClientId, CallId)>,
 }
 
 impl SessionActor {
@@ -169,6 +171,7 @@ impl SessionActor {
             unsaid: false,
             unheard: VecDeque::new(),
             saying_again: false,
+            given: Vec::new(),
         }
     }
 
@@ -183,6 +186,9 @@ impl SessionActor {
                 .into_iter()
                 .flat_map(|id| self.machine.handle(Input::OutboxFull(id), self.brain.ticks()))
                 .collect();
+            for (client_id, call_id) in std::mem::take(&mut self.given) {
+                effects.extend(self.machine.handle(Input::Ack { client_id, call_id }, self.brain.ticks()));
+            }
         }
         self.say_again(ctx);
         self.arm(ctx);
@@ -255,8 +261,11 @@ impl SessionActor {
     fn deliver(&mut self, client_id: ClientId, call_id: CallId, news: News) {
         let ended = matches!(news, News::Ended(_) | News::NotSent { .. });
         if let Some(waiter) = self.direct.get(&call_id) {
+            let has_result = matches!(news, News::Ended(_));
             // A waiter that does not read is gone or will ask again; its call ends with its own deadline.
-            waiter.try_send(Box::new(news)).ok();
+            if waiter.try_send(Box::new(news)).is_ok() && has_result {
+                self.given.push((client_id, call_id.clone()));
+            }
             if ended {
                 self.direct.remove(&call_id);
             }

@@ -121,7 +121,7 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
             run.client = Some((client_id.clone(), machine(&published.view, &client_id)));
             let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
-            match on_client(brain, &session, sent, &mut run).await {
+            match on_client(&session, sent, &mut run).await {
                 Some(outcome) => outcome,
                 None => return absent(brain, &request, &session_id).await,
             }
@@ -217,9 +217,9 @@ impl Drop for Abandon {
     }
 }
 
-async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run: &mut Run) -> Option<Outcome> {
+async fn on_client(session: &Arc<SessionHandle>, sent: Sent, run: &mut Run) -> Option<Outcome> {
     let mut spans = CallSpans::new(&session.session_id);
-    let outcome = deliver(brain, session, sent, run, &mut spans).await;
+    let outcome = deliver(session, sent, run, &mut spans).await;
     match &outcome {
         Some(outcome) => spans.end(run, outcome),
         None => spans.close("not_run"),
@@ -229,7 +229,6 @@ async fn on_client(brain: &Brain, session: &Arc<SessionHandle>, sent: Sent, run:
 
 /// `None`: the client went away before anything was sent.
 async fn deliver(
-    brain: &Brain,
     session: &Arc<SessionHandle>,
     sent: Sent,
     run: &mut Run,
@@ -260,7 +259,6 @@ async fn deliver(
             match tokio::time::timeout_at(until, inbox.recv()).await.map(|news| news.map(|news| *news)) {
                 Ok(Some(News::Ended(outcome))) => {
                     abandon.session = None;
-                    brain.directory.acknowledge(&sent.client_id, run.call_id.clone());
                     return Some(outcome);
                 }
                 Ok(Some(News::NotSent { busy })) => {

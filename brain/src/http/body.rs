@@ -1,10 +1,11 @@
 //! Bodies: read within a size and a time, then as text, then as JSON whose every mistake has its line.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use futures_util::StreamExt as _;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use tokio::time::timeout;
@@ -30,11 +31,22 @@ impl<S: Sync> FromRequest<S> for Text {
 
     async fn from_request(request: Request, _: &S) -> Answer<Self> {
         let (parts, body) = request.into_parts();
+        Self::of(&parts.headers, body).await
+    }
+}
+
+impl Text {
+    /// Reads a body to its end.
+    pub(super) async fn of<B>(headers: &HeaderMap, body: B) -> Answer<Self>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
         let late = || {
             let text = format!("the body did not come within {} s; send it again", BODY_WAIT.as_secs());
             ApiError::new(408, "body_timeout", text)
         };
-        let bytes = timeout(BODY_WAIT, read(&parts.headers, body)).await.map_err(|_| late())??;
+        let bytes = timeout(BODY_WAIT, read(headers, body)).await.map_err(|_| late())??;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self(text)),
             Err(error) => {
@@ -52,20 +64,29 @@ fn too_large() -> ApiError {
     ApiError::new(413, "too_large", text)
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Answer<Vec<u8>> {
+async fn read<B>(headers: &HeaderMap, mut body: B) -> Answer<Vec<u8>>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
     let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
     let declared = declared.unwrap_or(0);
     // Who asks first, or announces far too much, is told without reading.
     if declared > MAX_BODY_BYTES && (headers.contains_key(EXPECT) || declared > MAX_DISCARDED_BYTES) {
         return Err(too_large());
     }
-    let mut stream = body.into_data_stream();
-    let mut next = async || match stream.next().await {
-        None => Ok(None),
-        Some(Ok(chunk)) => Ok(Some(chunk)),
-        Some(Err(error)) => {
-            let why = vance_shared::show::plain(&error.to_string());
-            Err(ApiError::new(400, "bad_request", format!("the body broke off: {why}")))
+    let mut next = async || loop {
+        match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            None => return Ok(None),
+            // Trailers are not looked at.
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(chunk) => return Ok(Some(chunk)),
+                Err(_) => continue,
+            },
+            Some(Err(error)) => {
+                let why = vance_shared::show::plain(&error.to_string());
+                return Err(ApiError::new(400, "bad_request", format!("the body broke off: {why}")));
+            }
         }
     };
     let mut bytes = Vec::with_capacity(declared.min(MAX_BODY_BYTES));

@@ -51,7 +51,7 @@ pub(super) async fn serve(listener: TcpListener, gate: Arc<Gate>, app: &App) {
                 match places.clone().try_acquire_owned() {
                     Ok(place) => {
                         let ends = Ends { drain: shutdown.clone(), cut: cut.clone() };
-                        connections.spawn(connection(stream, gate.clone(), place, ends));
+                        vance_supervise::near(connections.track_future(connection(stream, gate.clone(), place, ends)));
                     }
                     // The peer may be gone; a busy Brain does not wait for it.
                     Err(_) => drop(stream.try_write(BUSY)),

@@ -7,12 +7,14 @@ use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse as _, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
+use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vance_brain_core::spec::ExecutionTarget;
 use vance_shared::doc::{Fields, parse_duration};
 use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
+use vance_shared::trace::TraceContext;
 
 use super::App;
 use super::answer::{self, Answer, with_header, with_type};
@@ -212,7 +214,23 @@ pub(super) async fn call(
     Within(trace): Within,
     Text(text): Text,
 ) -> Answer {
-    let body = CallBody::read(&text)?;
+    call_tool(&app, who, tool, trace, &text).await
+}
+
+/// The same for a request whose path is read already.
+pub(super) async fn call_straight(app: &Arc<App>, tool: String, request: http::Request<Incoming>) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let answer = async {
+        let ApiCaller(who) = ApiCaller::from_request_parts(&mut parts, &()).await?;
+        let trace = parts.extensions.get().copied().unwrap_or_else(TraceContext::root);
+        let Text(text) = Text::of(&parts.headers, body).await?;
+        call_tool(app, who, tool, trace, &text).await
+    };
+    answer.await.into_response()
+}
+
+async fn call_tool(app: &App, who: Principal, tool: String, trace: TraceContext, text: &str) -> Answer {
+    let body = CallBody::read(text)?;
     let request = DirectRequest {
         owner: who.name.to_string(),
         tool,

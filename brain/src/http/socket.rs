@@ -38,7 +38,7 @@ pub(super) async fn upgrade(
         place.map_err(|_| ApiError::new(503, "busy", "too many clients connect at once; try again in a moment"))?;
     let upgrade = hyper::upgrade::on(&mut request);
     let (brain, cut) = (app.brain.clone(), app.cut.clone());
-    app.sockets.spawn(async move {
+    let serving = app.sockets.track_future(async move {
         let io = match upgrade.await {
             Ok(upgraded) => TokioIo::new(upgraded),
             Err(error) => return tracing::debug!(%error, "a client went away before its upgrade"),
@@ -48,6 +48,7 @@ pub(super) async fn upgrade(
             () = cut.cancelled() => {}
         }
     });
+    vance_supervise::near(serving);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();

@@ -64,7 +64,7 @@ impl World {
             metrics: Metrics::install().unwrap(),
         };
         let shutdown = CancellationToken::new();
-        let web = tokio::spawn(run(setup, listener, shutdown.clone()));
+        let web = vance_supervise::near(run(setup, listener, shutdown.clone()));
         Self { brain, addr, local, other, foot, admin, shutdown, web, root, _dir: dir }
     }
 

@@ -156,7 +156,7 @@ impl Dispatcher {
                 None
             }
             Effect::Send(result) => {
-                let result = match size(&result.outcome) > INLINE_BYTES {
+                let result = match result.outcome.bytes() > INLINE_BYTES {
                     true => Outgoing::FromJournal(FromJournal {
                         call_id: result.call_id,
                         attempt: result.attempt,
@@ -250,14 +250,6 @@ async fn offer(dispatcher: &ActorRef<Dispatcher>, call_id: CallId, outcome: Outc
             Ok(()) | Err(Refusal::Stopped) => return,
             Err(Refusal::Full | Refusal::Restarting) => tokio::time::sleep(OFFER_AGAIN).await,
         }
-    }
-}
-
-fn size(outcome: &Outcome) -> usize {
-    match outcome {
-        Outcome::Done(result) => result.bytes(),
-        Outcome::Failed { error, result } => error.message.len() + result.as_ref().map_or(0, |r| r.bytes()),
-        Outcome::Cancelled { reason } | Outcome::Unknown { reason } => reason.len(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One line: from the TCP connection to its end, as one task. Reading and writing do not wait for each other.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Sleep, sleep};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
@@ -113,7 +114,7 @@ async fn drive(mut job: Job) -> Result<End, End> {
         journal: job.journal,
         waiting: VecDeque::new(),
         accepted: Vec::new(),
-        accepted_by: Instant::now(),
+        company: None,
         kept: None,
     };
     let reader = Reader { stream, control, dispatcher: job.dispatcher, runs: job.runs, heard: job.heard };
@@ -306,6 +307,15 @@ impl Reader {
     }
 }
 
+/// Ends when what waits for company has waited long enough.
+async fn over(company: &mut Option<Pin<Box<Sleep>>>) {
+    match company {
+        Some(wait) => wait.await,
+        None => std::future::pending().await,
+    }
+    *company = None;
+}
+
 struct Writer {
     sink: SplitSink<Socket, Message>,
     control: mpsc::Receiver<ToBrain>,
@@ -317,7 +327,8 @@ struct Writer {
     waiting: VecDeque<String>,
     /// Told with the next frame, or soon: most calls are over at once, and then it costs no write of its own.
     accepted: Vec<Accepted>,
-    accepted_by: Instant,
+    /// Wound up for the first of them, and not anew for each: a timer costs as much as the write that it spares.
+    company: Option<Pin<Box<Sleep>>>,
     kept: Option<FromJournal>,
 }
 
@@ -348,7 +359,7 @@ impl Writer {
                             }
                             frame => encode(&frame),
                         },
-                        () = sleep_until(self.accepted_by), if !self.accepted.is_empty() => {
+                        () = over(&mut self.company) => {
                             if let Err(error) = self.tell_accepted().await {
                                 return ended(&error);
                             }
@@ -382,9 +393,7 @@ impl Writer {
 
     /// No more than calls may be in flight.
     fn hold(&mut self, accepted: Accepted) {
-        if self.accepted.is_empty() {
-            self.accepted_by = Instant::now() + ACCEPTED_WITHIN;
-        }
+        self.company.get_or_insert_with(|| Box::pin(sleep(ACCEPTED_WITHIN)));
         self.accepted.push(accepted);
     }
 

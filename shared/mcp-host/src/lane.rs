@@ -211,23 +211,33 @@ impl Lane {
     fn line(&self, id: u64, method: &str, params: &[(&str, &str)], meta: &[(&str, String)]) -> String {
         let size: usize = params.iter().map(|(_, value)| value.len()).sum();
         let mut text = String::with_capacity(size + 512);
-        text.push_str(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{},"params":{{"#, json(method)));
+        let number = id.to_string();
+        text.push_str(r#"{"jsonrpc":"2.0","id":"#);
+        text.push_str(&number);
+        text.push_str(r#","method":"#);
+        push_json(&mut text, method);
+        text.push_str(r#","params":{"#);
         for (key, value) in params {
-            text.push_str(&format!("{}:", json(key)));
+            push_json(&mut text, key);
+            text.push(':');
             // Between tokens a line break is blank space, and inside a string it cannot be: JSON has it escaped there.
-            if value.bytes().any(|b| b == b'\n' || b == b'\r') {
+            if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_some() {
                 text.extend(value.chars().map(|c| if c == '\n' || c == '\r' { ' ' } else { c }));
             } else {
                 text.push_str(value);
             }
             text.push(',');
         }
-        text.push_str(&format!(r#""_meta":{{"progressToken":{id}"#));
+        text.push_str(r#""_meta":{"progressToken":"#);
+        text.push_str(&number);
         for (key, value) in self.meta.get().into_iter().flatten() {
             text.push_str(&format!(",{}:{value}", json(key)));
         }
         for (key, value) in meta {
-            text.push_str(&format!(",{}:{}", json(key), json(value)));
+            text.push(',');
+            push_json(&mut text, key);
+            text.push(':');
+            push_json(&mut text, value);
         }
         text.push_str("}}}\n");
         text
@@ -260,10 +270,7 @@ impl Lane {
             Waiting::Closed(_) => None,
         };
         let reply = match body {
-            Ok(result) => match Raw::of(result) {
-                Ok(raw) => Reply::Result(raw),
-                Err(error) => Reply::Error { code: 0, message: format!("unreadable result: {error}") },
-            },
+            Ok(result) => Reply::Result(Raw::from(result.to_owned())),
             Err(error) => error_of(error),
         };
         if waiter.is_none_or(|waiter| waiter.reply.send(reply).is_err()) {
@@ -320,6 +327,17 @@ fn error_of(error: &RawValue) -> Reply {
     match serde_json::from_str::<Error>(error.get()) {
         Ok(Error { code, message }) => Reply::Error { code, message },
         Err(_) => Reply::Error { code: 0, message: error.get().chars().take(1_000).collect() },
+    }
+}
+
+/// Most of it is names that need no escapes.
+fn push_json(text: &mut String, value: &str) {
+    if value.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    } else {
+        text.push_str(&json(value));
     }
 }
 

@@ -130,8 +130,8 @@ impl Actor for McpServer {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // On the I/O runtime, so that a call's bytes never wait for an actor's thread.
-        let life = tokio::spawn(live(Arc::clone(&self.shared), self.stop.clone()));
+        // A task of its own, so that a call's bytes never wait for an actor's turn.
+        let life = vance_supervise::near(live(Arc::clone(&self.shared), self.stop.clone()));
         let ended = life.into_actor(self).map(|end, actor, ctx| match end {
             Ok(end) => actor.ended(end, ctx),
             Err(error) => actor.ended(

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use vance_shared::names::PackName;
 use vance_shared::show::quoted;
+use vance_supervise::near;
 
 use crate::lane::{Lane, Line};
 use crate::line::{self, Inbound};
@@ -81,8 +82,8 @@ pub(crate) fn open(
         expected: Mutex::default(),
     });
     let (to_sdk, messages) = mpsc::channel(SDK_MESSAGES);
-    tokio::spawn(write(input, queue, urgent, Arc::clone(&pipes)));
-    tokio::spawn(read(output, to_sdk, Arc::clone(&pipes)));
+    near(write(input, queue, urgent, Arc::clone(&pipes)));
+    near(read(output, to_sdk, Arc::clone(&pipes)));
     let end = SdkEnd { messages, pipes: Arc::clone(&pipes) };
     (pipes, end)
 }
@@ -155,7 +156,7 @@ async fn read_line(output: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u
         if ready.is_empty() {
             return Ok(false);
         }
-        let end = ready.iter().position(|byte| *byte == b'\n');
+        let end = memchr::memchr(b'\n', ready);
         let part = ready.get(..end.unwrap_or(ready.len())).unwrap_or_default();
         if line.len() + part.len() > MAX_LINE_BYTES {
             let mib = MAX_LINE_BYTES / (1024 * 1024);

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{ErrorFrame, ToBrain, ToFoot};
 use crate::show;
 
+/// Most frames are no larger.
+const FRAME_BYTES_LIKELY: usize = 384;
+
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(rename = "type", borrow)]
@@ -100,10 +103,18 @@ pub fn decode_to_foot(text: &str) -> Decoded<ToFoot> {
 
 /// A frame's text. Frames hold only strings, numbers and raw JSON, so this does not fail; should it ever, the peer gets an `error` frame.
 pub fn encode<F: Serialize>(frame: &F) -> String {
-    serde_json::to_string(frame).unwrap_or_else(|error| {
+    encode_within(frame, FRAME_BYTES_LIKELY)
+}
+
+/// The same, with the number of bytes that it will probably have: a large text is not moved while it grows.
+pub(super) fn encode_within<F: Serialize>(frame: &F, bytes: usize) -> String {
+    let mut text = Vec::with_capacity(bytes);
+    let written = serde_json::to_writer(&mut text, frame).map_err(|error| error.to_string());
+    let text = written.and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()));
+    text.unwrap_or_else(|error| {
         format!(
             r#"{{"type":"error","code":"encode","message":"{}"}}"#,
-            show::plain(&error.to_string()).replace(['"', '\\'], " ")
+            show::plain(&error).replace(['"', '\\'], " ")
         )
     })
 }

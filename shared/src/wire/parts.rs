@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::codec::encode_within;
 use super::{CallResult, Decoded, ResultPart, ToBrain, decode_to_brain, encode};
 use crate::ids::CallId;
 use crate::limits::{FRAME_BYTES, MESSAGE_BYTES, PART_BYTES};
@@ -9,10 +10,14 @@ use crate::limits::{FRAME_BYTES, MESSAGE_BYTES, PART_BYTES};
 /// Assemblies that one client may have open at once; beyond it the oldest claim is refused.
 const MAX_OPEN: usize = 16;
 
+/// What a `result` frame has besides its outcome, at most nearly always.
+const ENVELOPE_BYTES: usize = 512;
+
 /// The frames that carry a result: one `result`, or its parts if the text is larger than a frame.
 pub fn split(result: CallResult) -> Vec<String> {
     let (call_id, traceparent) = (result.call_id.clone(), result.traceparent);
-    let text = encode(&ToBrain::Result(result));
+    let bytes = result.outcome.bytes() + ENVELOPE_BYTES;
+    let text = encode_within(&ToBrain::Result(result), bytes);
     if text.len() <= FRAME_BYTES {
         return vec![text];
     }

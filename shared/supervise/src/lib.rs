@@ -44,6 +44,6 @@ pub use actix::prelude::{
 
 pub use exit::{Exit, ExitReason};
 pub use reference::{ActorRef, Refusal, STRUCK};
-pub use runtime::{beside, run};
+pub use runtime::{beside, near, run};
 pub use spec::{Backoff, ChildSpec, Intensity, Restart, Strategy, SupervisorSpec};
 pub use supervisor::{ChildState, ChildStatus, StartError, SupervisorRef};

@@ -176,6 +176,11 @@ impl<A: Actor> Shared<A> {
             Seat::Vacant(refusal) => return Err(*refusal),
             Seat::Live { mailbox, .. } => mailbox,
         };
+        let envelope = match mailbox.try_send(envelope) {
+            Ok(()) => return Ok(()),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(Refusal::Restarting),
+            Err(mpsc::error::TrySendError::Full(envelope)) => envelope,
+        };
         match mailbox.send_timeout(envelope, ROOM_WAIT).await {
             Ok(()) => Ok(()),
             Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(Refusal::Full),

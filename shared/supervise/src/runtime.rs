@@ -58,6 +58,20 @@ where
     }
 }
 
+/// Spawns among the actors, where the program has a main thread of its own: what tells an actor something, or is told by one, then
+/// costs no look at the sockets in between. Outside of [`run`]'s thread it is `tokio::spawn`.
+///
+/// # Panics
+///
+/// On the main thread, within what was spawned there with `tokio::spawn`: who spawns near must be near.
+pub fn near<F>(work: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    if POOL.with_borrow(Option::is_some) { tokio::task::spawn_local(work) } else { tokio::spawn(work) }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -68,8 +82,10 @@ mod tests {
         let (local, spawned, beside) = super::run(2, async {
             let local = tokio::task::spawn_local(async { std::thread::current().id() });
             let spawned = tokio::spawn(async { std::thread::current().id() });
+            let near = super::near(async { std::thread::current().id() }).await.unwrap();
             let beside = super::beside(async { std::thread::current().id() });
-            (local.await.unwrap(), spawned.await.unwrap(), beside.await.unwrap())
+            assert_eq!(near, spawned.await.unwrap());
+            (local.await.unwrap(), near, beside.await.unwrap())
         })
         .unwrap();
         assert_eq!((local, spawned), (here, here));

@@ -143,11 +143,13 @@ impl Session {
         let Some(client) = self.clients.get(client_id) else { return };
         let (has, interrupted) = (client.journal.has.contains(call_id), client.journal.interrupted.contains(call_id));
         let Some(entry) = self.calls.get_mut(call_id) else { return };
+        let mut due = None;
         let news = if matches!(entry.phase, Phase::Sent | Phase::Accepted | Phase::Overdue) {
             News::Attached
         } else if has {
             entry.phase = Phase::Accepted;
             (entry.deadline_ms, entry.cap_ms) = deadlines(&entry.call, now);
+            due = Some(entry.deadline_ms + DEADLINE_SLACK_MS);
             News::Attached
         } else if interrupted {
             let machine = client.info.machine.clone();
@@ -160,6 +162,9 @@ impl Session {
             News::NeverArrived
         };
         out.push(Effect::Deliver { client_id: client_id.clone(), call_id: call_id.clone(), news });
+        if let Some(due) = due {
+            self.is_due(due);
+        }
     }
 
     fn suspend_calls(&mut self, client_id: &ClientId, out: &mut Vec<Effect>) {
@@ -180,6 +185,7 @@ impl Session {
         let Some(client) = self.current(client_id, epoch) else { return };
         client.presence = Presence::Grace { until_ms };
         self.suspend_calls(client_id, out);
+        self.is_due(until_ms);
         out.push(Effect::ViewChanged);
     }
 
@@ -243,7 +249,9 @@ impl Session {
     ) {
         let call_id = call.call_id.clone();
         let ready = self.clients.get(&client_id).is_some_and(|c| c.presence == Presence::Online && !c.draining);
-        let room = self.calls.values().filter(|e| e.client_id == client_id).count() < self.max_inflight;
+        // Counted only where there may be too many.
+        let room = self.calls.len() < self.max_inflight
+            || self.calls.values().filter(|e| e.client_id == client_id).count() < self.max_inflight;
         if !ready || !room {
             out.push(Effect::Deliver { client_id, call_id, news: News::NotSent { busy: ready } });
             return;
@@ -252,6 +260,7 @@ impl Session {
         let entry =
             Entry { client_id: client_id.clone(), call: call.clone(), replay, phase: Phase::Sent, deadline_ms, cap_ms };
         self.calls.insert(call_id, entry);
+        self.is_due(deadline_ms + DEADLINE_SLACK_MS);
         out.push(Effect::Send { client_id, frame: ToFoot::Call((*call).clone()) });
     }
 
@@ -285,6 +294,7 @@ impl Session {
         if let Some(entry) = self.held_by(&call_id, &client_id) {
             entry.phase = Phase::Cancelled(reason.clone());
             entry.deadline_ms = now;
+            self.is_due(now + SILENCE_MS);
         }
         if online {
             out.push(cancel_frame(client_id, call_id, reason));
@@ -330,6 +340,7 @@ impl Session {
             };
             out.push(Effect::Deliver { client_id: entry.client_id, call_id, news: News::Ended(outcome) });
         }
+        self.due_ms = self.first_due_ms();
     }
 }
 
