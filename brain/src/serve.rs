@@ -328,6 +328,7 @@ fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
         };
         let env = HostEnv {
             state_dir: home.brain(),
+            logins_dir: home.brain(),
             project_dir: None,
             guard_program: program.clone(),
             client_name: "vance-brain".to_owned(),

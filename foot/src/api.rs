@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE};
 use reqwest::{Client as Http, Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -74,6 +74,15 @@ pub struct Answer<T> {
     pub body: Raw,
 }
 
+/// A Brain that takes work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ready {
+    /// The time there, as its answer's header says it.
+    pub date: Option<String>,
+    /// The answer; with a token that it knows, it holds `details`.
+    pub body: serde_json::Value,
+}
+
 /// Which tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskFilter {
@@ -134,6 +143,22 @@ impl Brain {
         let response = self.send(self.request(Method::GET, &["healthz"], &[])).await?;
         drop(response);
         Ok(())
+    }
+
+    /// Does it take work? And what it says about itself to whom it knows.
+    pub async fn ready(&self) -> Result<Ready, ApiError> {
+        let response = self.send(self.request(Method::GET, &["readyz"], &[]).timeout(ANSWER_WAIT)).await?;
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
+        let body = self.body(response).await?;
+        let body: serde_json::Value = serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Strange { url: self.url().to_owned(), why: error.to_string() })?;
+        if body["status"] != "ready" {
+            return Err(ApiError::Strange {
+                url: self.url().to_owned(),
+                why: "it does not say that it is ready".to_owned(),
+            });
+        }
+        Ok(Ready { date, body })
     }
 
     /// Submits a tree.

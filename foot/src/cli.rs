@@ -7,12 +7,15 @@ use std::ffi::OsString;
 use clap::Parser as _;
 use vance_observability::logs;
 
+mod access;
 mod args;
 mod ask;
 mod context;
+mod doctor;
 mod failure;
 mod foot;
 mod interrupt;
+mod login;
 mod packs;
 mod permissions;
 mod run;
@@ -22,8 +25,9 @@ mod settings;
 mod stage;
 mod tasks;
 mod tools;
+mod trace;
 
-use args::{Cli, Command, PacksCommand, SessionsCommand, ToolsCommand};
+use args::{Cli, Command, SessionsCommand, ToolsCommand};
 use context::Context;
 use failure::{EXIT_OK, EXIT_USAGE, Failure};
 pub use interrupt::{Interrupt, Interrupts};
@@ -61,7 +65,10 @@ pub async fn execute(
     screen.json = cli.general.json;
     let Cli { general, daemon, command } = cli;
     let mut context = Context { general, environment, screen, interrupts };
-    let ended = dispatch(&mut context, daemon, command).await;
+    let ended = match settings::pair(&mut context, &argv, command.as_ref()) {
+        Ok(()) => dispatch(&mut context, daemon, command).await,
+        Err(failure) => Err(failure),
+    };
     context.screen.stage().release();
     match ended {
         Ok(exit) => exit,
@@ -88,7 +95,12 @@ async fn dispatch(context: &mut Context, daemon: bool, command: Option<Command>)
         Some(Command::Sessions { command }) => {
             sessions::sessions(context, &command.unwrap_or(SessionsCommand::List)).await
         }
-        Some(Command::Packs { command: PacksCommand::Check { files } }) => packs::check(context, &files),
+        Some(Command::Packs { command }) => {
+            packs::packs(context, &command.unwrap_or(packs::PacksCommand::List)).await
+        }
+        Some(Command::Trace(args)) => trace::trace(context, &args).await,
+        Some(Command::Login(args)) => login::login(context, &args).await,
+        Some(Command::Doctor) => doctor::doctor(context).await,
         Some(Command::Tools { command }) => tools::tools(context, &command.unwrap_or(ToolsCommand::List)).await,
     }
 }

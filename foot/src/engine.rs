@@ -263,11 +263,12 @@ fn build(
         paths: paths.clone(),
         env: HostEnv {
             state_dir,
+            logins_dir: paths.state.clone(),
             project_dir: Some(config.project_dir.clone()),
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),
-        },
             sandbox: native.as_ref().and_then(|native| native.sandbox()),
+        },
         local: !config.no_local,
         no_packs: config.no_tools,
     };

@@ -155,13 +155,14 @@ pub async fn session_tools(brain: &Brain, owner: &str, id: &str) -> Result<Value
     Ok(json!({ "revision": published.revision, "tools": tools }))
 }
 
-/// How the Brain is, in numbers. `ready`: it takes and stores work.
+/// Which Brain this is, and how it is, in numbers. `ready`: it takes and stores work.
 pub async fn health(brain: &Brain) -> Value {
     let counts = brain.scheduler.send(Count).await;
     let store = brain.store.is_available();
     let ready = store && counts.is_ok();
     let counts = counts.unwrap_or_default();
     json!({
+        "version": env!("CARGO_PKG_VERSION"), "protocol": [vance_shared::wire::PROTOCOL],
         "ready": ready, "store": if store { "ok" } else { "unavailable" },
         "tasks": { "running": counts.running, "waiting": counts.waiting, "trees": counts.trees },
         "sessions": brain.directory.loaded().len(), "server_calls": brain.executor.running(),

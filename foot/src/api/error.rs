@@ -5,8 +5,8 @@ use serde_json::Value;
 use vance_shared::json::Raw;
 
 /// What a person can do about a token.
-const UNAUTHORIZED: &str = "the Brain does not accept the token; set VANCE_TOKEN to the content of brain/local.token in the \
-                            Brain's home, or use the Brain's own VANCE_HOME";
+const UNAUTHORIZED: &str = "the Brain does not accept the token; store another one with `vancetope login URL`, or set VANCE_TOKEN (on \
+                            the Brain's machine it is in brain/local.token of its home)";
 
 /// A mistake in a file that the Brain was given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

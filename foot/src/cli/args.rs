@@ -1,13 +1,19 @@
 //! The command line's words. One table feeds the parser, the help and the usage errors.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use reqwest::Url;
 use vance_shared::ids::{SessionId, TaskId};
 use vance_shared::names::ToolName;
 
+use super::doctor;
+use super::login::{self, LoginArgs};
+use super::packs::{self, PacksCommand};
+use super::trace::{self, TraceArgs};
 use crate::api::Verdict;
 
 const EXAMPLES: &str = "\
@@ -20,8 +26,8 @@ Examples:
   vancetope --brain https://brain.example.org tasks
 
 Environment:
-  VANCE_BRAIN   the Brain's URL (--brain)
-  VANCE_TOKEN   the token; on the Brain's own machine <home>/brain/local.token is found by itself
+  VANCE_BRAIN   the Brain's URL (--brain); else the one of `vancetope login`, else the local one
+  VANCE_TOKEN   the token; else the one of `vancetope login`, else the local Brain's, which is found by itself
   VANCE_HOME    instead of ~/.vancetope
   VANCE_FOOT_TOOLS_DIR    instead of <home>/foot-tools, where the packs are
   VANCE_LOG     a log filter such as `info` or `warn,vance_foot=debug` (replaces -v)
@@ -60,13 +66,6 @@ Examples:
   vancetope tools                          this machine's tools: native ones and packs
   vancetope tools call read_local_file '{\"path\": \"README.md\"}'
   vancetope tools call web_search '{\"query\": \"actix\"}' --via-brain --timeout 20s";
-
-const PACKS_EXAMPLES: &str = "\
-Examples:
-  vancetope packs check ~/.vancetope/foot-tools/chrome.json   every mistake with its line; exit 2 if there is one
-  vancetope packs check *.json --json | jq .problems
-
-Starts nothing and fetches nothing.";
 
 /// Offers this machine's tools to a Brain, submits task trees, and shows what the Brain does with them.
 #[derive(Debug, Parser)]
@@ -145,20 +144,20 @@ pub(super) enum Command {
         command: Option<ToolsCommand>,
     },
     /// Pack files
-    #[command(after_help = PACKS_EXAMPLES)]
+    #[command(after_help = packs::EXAMPLES)]
     Packs {
         #[command(subcommand)]
-        command: PacksCommand,
+        command: Option<PacksCommand>,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum PacksCommand {
-    /// Validate pack files and print every mistake as FILE:LINE: message
-    Check {
-        #[arg(value_name = "FILE", required = true)]
-        files: Vec<PathBuf>,
-    },
+    /// Where a call went, and its trace
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
+    /// Pair this home with a Brain
+    #[command(after_help = login::EXAMPLES)]
+    Login(LoginArgs),
+    /// Check the set-up and say what to fix
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor,
 }
 
 #[derive(Debug, Args)]
@@ -267,7 +266,13 @@ pub(super) struct CallArgs {
     pub(super) timeout: Duration,
 }
 
-fn brain_url(text: &str) -> Result<Url, String> {
+/// True if a Brain is named, by the flag or by the variable.
+pub(super) fn names_a_brain(argv: &[OsString]) -> bool {
+    let matches = Cli::command().try_get_matches_from(argv);
+    matches.is_ok_and(|matches| matches.value_source("brain").is_some_and(|source| source != ValueSource::DefaultValue))
+}
+
+pub(super) fn brain_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|e| format!("{e}; expected for example http://127.0.0.1:9990"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err("expected http://HOST:PORT or https://HOST".to_owned());
@@ -307,7 +312,6 @@ mod tests {
 
     #[test]
     fn the_table_is_sound_and_every_command_has_help() {
-        use clap::CommandFactory as _;
         let command = Cli::command();
         command.clone().debug_assert();
         for sub in command.get_subcommands() {
@@ -355,12 +359,48 @@ mod tests {
             ("tools call x {} --timeout soon", false),
             ("tools call x {} --timeout 0s", false),
             ("packs check a.json b.json --json", true),
+            ("packs check a.json --dry-run", true),
             ("packs check", false),
-            ("packs", false),
+            ("packs", true),
+            ("packs list", true),
+            ("packs add a -- npx -y b", true),
+            ("packs add a --env A=1 --env B --cwd . --label l --force -- npx -y b", true),
+            ("packs add a --url https://x/mcp --header A=b --project", true),
+            ("packs add a --url https://x/mcp --env A=1", false),
+            ("packs add a --header A=b -- npx", false),
+            ("packs add a --url https://x/mcp -- npx", false),
+            ("packs add a__b -- npx", false),
+            ("packs add a", false),
+            ("packs import", true),
+            ("packs import x.json --dry-run", true),
+            ("packs import --from claude-desktop --yes --force --only a --only b", true),
+            ("packs import x.json --from codex", false),
+            ("packs import --dry-run --yes", false),
+            ("trace task_1 --jaeger http://localhost:16686", true),
+            ("trace", false),
+            ("login https://b.example --token x", true),
+            ("login b.example", false),
+            ("login", false),
+            ("doctor --json", true),
+            ("packs diff", true),
+            ("packs diff a", true),
             ("shout", false),
         ] {
             let got = parse(line);
             assert_eq!(got.is_ok(), ok, "{line}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn a_brain_is_named_wherever_the_flag_stands() {
+        for (line, named) in [
+            ("tasks", std::env::var_os("VANCE_BRAIN").is_some()),
+            ("--brain http://127.0.0.1:9990 tasks", true),
+            ("tasks --brain http://127.0.0.1:9990", true),
+            ("tasks list --brain http://127.0.0.1:9990", true),
+        ] {
+            let argv: Vec<OsString> = std::iter::once("vancetope").chain(line.split(' ')).map(OsString::from).collect();
+            assert_eq!(names_a_brain(&argv), named, "{line}");
         }
     }
 

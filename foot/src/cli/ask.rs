@@ -25,8 +25,10 @@ use super::stage::Stage;
 use crate::native::{Asker, Question};
 use crate::trust::{self, Consent, Prompt};
 
+mod person;
 mod prompt;
 mod terminal;
+pub(super) use person::{Reply, hidden, person};
 use prompt::Answer;
 use terminal::{Heard, Terminal};
 

@@ -1,9 +1,14 @@
 //! Where this run's home, Brain and token are. Pure up to the one file that may hold a token.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 
+use super::access::{Access, NoAccess};
+use super::args::{Command, names_a_brain};
+use super::context::Context;
+use super::failure::Failure;
 use crate::api::{Token, is_loopback};
 
 /// Longest token file that is read, in bytes: a token is a line.
@@ -43,11 +48,39 @@ impl Environment {
     }
 }
 
-/// The token for a Brain: the variable's, else, on the Brain's own machine, the one that the Brain left in the home.
-/// A token file never serves for a Brain elsewhere: it is another Brain's.
+/// Takes the Brain that this home is paired with, unless the caller names one. A file that cannot be used stops what needs a Brain: the
+/// local one is not what the person meant.
+pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Command>) -> Result<(), Failure> {
+    let Some(home) = context.environment.home() else { return Ok(()) };
+    if names_a_brain(argv) {
+        return Ok(());
+    }
+    match (Access::read(&home), command) {
+        (Ok(Some(access)), _) => {
+            context.general.brain = access.brain;
+            Ok(())
+        }
+        (Ok(None), _)
+        | (Err(_), Some(Command::Packs { .. } | Command::Tools { .. } | Command::Doctor | Command::Login(_))) => Ok(()),
+        (Err(NoAccess::Mistakes { file, problems }), _) => Err(Failure::Mistakes { file, problems }),
+        (Err(NoAccess::File { file, why } | NoAccess::Unsafe { file, why }), _) => Err(Failure::File { file, why }),
+    }
+}
+
+/// The token for a Brain: the variable's, else the one of `vancetope login` for this very Brain, else, on the Brain's own machine, the
+/// one that the Brain left in the home. No stored token serves for another Brain than its own.
 pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Option<Token> {
     if let Some(text) = &environment.token {
         return Some(Token::new(text));
+    }
+    match Access::read(home) {
+        Ok(Some(access)) => {
+            if let Some(token) = access.token_for(brain) {
+                return Some(token);
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!("{error}; going on without it"),
     }
     if !is_loopback(brain) {
         return None;
@@ -92,6 +125,28 @@ mod tests {
             assert_eq!(got.as_ref().map(Token::reveal), want, "{url}");
         }
         assert_eq!(token(&without, Path::new("/nowhere"), &Url::parse("http://localhost:1").unwrap()), None);
+    }
+
+    #[test]
+    fn the_token_of_a_login_serves_its_own_brain_before_the_local_file() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("brain")).unwrap();
+        std::fs::write(home.path().join("brain/local.token"), "from-file\n").unwrap();
+        let url = |text: &str| Url::parse(text).unwrap();
+        let paired = |brain: &str| {
+            let access = Access { brain: url(brain), token: Token::new("from-login"), allow_insecure: false };
+            access.write(home.path()).unwrap();
+        };
+        for (brain, asked, want) in [
+            ("https://b.example", "https://b.example", Some("from-login")),
+            ("https://b.example", "https://other.example", None),
+            ("https://b.example", "http://127.0.0.1:9990", Some("from-file")),
+            ("http://127.0.0.1:9990", "http://127.0.0.1:9990", Some("from-login")),
+        ] {
+            paired(brain);
+            let got = token(&Environment::default(), home.path(), &url(asked));
+            assert_eq!(got.as_ref().map(Token::reveal), want, "{brain} {asked}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use nix::pty::openpty;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A program that believes a person looks on.
-struct Seat {
+pub struct Seat {
     child: Child,
     keyboard: File,
     seen: Arc<Mutex<Vec<u8>>>,
@@ -37,7 +37,7 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-fn sit_down(mut command: Command) -> Seat {
+pub fn sit_down(mut command: Command) -> Seat {
     let pty = openpty(None, None).unwrap();
     let stream = || Stdio::from(pty.slave.try_clone().unwrap());
     command.stdin(stream()).stdout(stream()).stderr(stream());
@@ -69,7 +69,7 @@ impl Seat {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    fn until(&self, mut holds: impl FnMut(&str) -> bool) {
+    pub fn until(&self, mut holds: impl FnMut(&str) -> bool) {
         let until = Instant::now() + LIMIT;
         while !holds(&self.text()) {
             assert!(Instant::now() < until, "never came: {}", self.text());
@@ -77,18 +77,18 @@ impl Seat {
         }
     }
 
-    fn types(&mut self, keys: &str) {
+    pub fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits for the question, answers, and gives the exit code and all that was shown.
-    fn answers(mut self, keys: &str) -> (i32, String) {
+    pub fn answers(mut self, keys: &str) -> (i32, String) {
         self.until(|text| text.contains('\u{203a}'));
         self.types(keys);
         self.leaves()
     }
 
-    fn leaves(mut self) -> (i32, String) {
+    pub fn leaves(mut self) -> (i32, String) {
         let until = Instant::now() + LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -153,6 +153,7 @@ impl Drop for FakeBrain {
 fn router(shared: Shared) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
         .route("/api/v1/events", get(events))
         .route("/api/v1/tasks", get(tasks).post(submit))
         .route("/api/v1/tasks/{id}", get(task))
@@ -193,7 +194,7 @@ async fn watch_over(
     let right = parts.headers.get(header::AUTHORIZATION).is_some_and(|v| v == &format!("Bearer {TOKEN}"));
     match instead {
         Some((_, status, body)) => (StatusCode::from_u16(status).unwrap(), Json(body)).into_response(),
-        None if !right && parts.uri.path() != "/healthz" => {
+        None if !right && !["/healthz", "/readyz"].contains(&parts.uri.path()) => {
             fault(StatusCode::UNAUTHORIZED, "unauthorized", "this token is not known")
         }
         None => next.run(axum::extract::Request::from_parts(parts, Body::from(bytes))).await,
@@ -202,6 +203,12 @@ async fn watch_over(
 
 fn line(method: &Method, uri: &Uri) -> String {
     format!("{method} {uri}")
+}
+
+async fn ready() -> Json<Value> {
+    Json(
+        json!({"status": "ready", "details": {"version": env!("CARGO_PKG_VERSION"), "protocol": [vance_shared::wire::PROTOCOL]}}),
+    )
 }
 
 async fn submit(State(shared): State<Shared>, _body: Bytes) -> Response {

@@ -4,6 +4,9 @@
 mod asking;
 mod fake_brain;
 mod harness;
+mod import;
 mod local;
+mod packs;
 mod queries;
 mod running;
+mod setup;

@@ -109,7 +109,7 @@ pub async fn logout(launch: &TrustedLaunch, host: &HostEnv) -> Result<bool, Auth
     let plan = launch.plan();
     let Transport::Http { url, headers, auth, .. } = &plan.transport else { return Ok(false) };
     let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(AuthFault::Pack)?;
-    let store = Store::new(&host.state_dir, &plan.pack, &endpoint.url);
+    let store = Store::new(&host.logins_dir, &plan.pack, &endpoint.url);
     let _held = store.lock().await?;
     store.remove()
 }

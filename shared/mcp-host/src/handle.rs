@@ -28,6 +28,8 @@ const INPUT_ROUNDS: u32 = 4;
 pub struct HostEnv {
     /// Below it every pack has its private working directory (`work/<pack>`).
     pub state_dir: PathBuf,
+    /// Below it are the logins (`oauth/`): one place for all processes of a home, so that a login in one serves the others.
+    pub logins_dir: PathBuf,
     /// The project that servers are told of; none on a Brain.
     pub project_dir: Option<PathBuf>,
     /// A program that can be a guard; see [`crate::guard::Spawn`].

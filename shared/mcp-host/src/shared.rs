@@ -81,7 +81,7 @@ impl Shared {
             return None;
         }
         let endpoint = http::endpoint(url, headers, auth, &env::ambient()).ok()?;
-        Some(Store::new(&self.env.state_dir, &self.plan().pack, &endpoint.url))
+        Some(Store::new(&self.env.logins_dir, &self.plan().pack, &endpoint.url))
     }
 
     pub(crate) fn state(&self) -> HostState {

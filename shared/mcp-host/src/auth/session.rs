@@ -104,7 +104,7 @@ impl Session {
         let named = [Some(url.as_str()), oauth.issuer.as_deref(), oauth.token_url.as_deref()];
         let addresses = Addresses::naming(named.into_iter().flatten());
         let wire = Wire::new(addresses, tls, host.project_dir.as_deref()).map_err(AuthFault::Pack)?;
-        let store = Store::new(&host.state_dir, &plan.pack, &url);
+        let store = Store::new(&host.logins_dir, &plan.pack, &url);
         let current = store.load()?.and_then(|kept| token(&kept.credentials));
         Ok(Some(Self {
             pack: plan.pack.clone(),

@@ -53,12 +53,12 @@ pub(crate) struct Held(#[allow(dead_code, reason = "closing it gives the lock ba
 
 impl Store {
     /// For a server's address; its query does not count.
-    pub(crate) fn new(state_dir: &Path, pack: &PackName, url: &str) -> Self {
+    pub(crate) fn new(logins_dir: &Path, pack: &PackName, url: &str) -> Self {
         let url = url.split(['?', '#']).next().unwrap_or(url);
         // Only a part of a file name: the address in the file decides.
         let hash =
             url.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-        let file = state_dir.join("oauth").join(format!("{pack}-{hash:016x}.json"));
+        let file = logins_dir.join("oauth").join(format!("{pack}-{hash:016x}.json"));
         Self { file, url: url.to_owned() }
     }
 

@@ -1,0 +1,95 @@
+//! `vancetope packs add`: a pack file from one command line, checked by the reader that will load it.
+
+use serde_json::{Map, Value, json};
+use vance_shared::launch::Origin;
+use vance_shared::pack::{Parsed, parse_pack};
+
+use super::args::AddArgs;
+use super::shelf::{Now, paths, place, write};
+use crate::cli::context::Context;
+use crate::cli::failure::{EXIT_OK, Failure};
+use crate::paths::shown;
+
+/// Writes the file and says what comes next.
+pub(super) fn add(context: &mut Context, args: &AddArgs) -> Result<u8, Failure> {
+    let paths = paths(context)?;
+    let (dir, origin) = match args.project {
+        true => (&paths.project_packs, Origin::Project),
+        false => (&paths.global_packs, Origin::Global),
+    };
+    let place = place(dir, origin, &args.pack)?;
+    let file = shown(&place.path);
+    let in_the_way = match &place.now {
+        Now::Free => None,
+        Now::Same(_) => Some(format!("a pack '{}' is there already: {file}", args.pack)),
+        Now::Off(off) => Some(format!("a pack '{}' is there, turned off: {}", args.pack, shown(off))),
+        Now::Other(why) => Some(format!("{file} is there already and {why}")),
+    };
+    if let (Some(why), false) = (&in_the_way, args.force) {
+        return Err(Failure::Usage(format!("{why}; --force writes {file} all the same")));
+    }
+    let pack = pack(args);
+    let text = format!("{pack:#}\n");
+    let Parsed { problems, warnings, .. } = parse_pack(&file, &text, origin);
+    if !problems.is_empty() {
+        // The lines are those of a file that nobody has seen.
+        let said: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
+        return Err(Failure::Usage(said.join("\n")));
+    }
+    write(&place.path, &text, args.force)
+        .map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
+    let screen = &mut context.screen;
+    for warning in &warnings {
+        screen.remark(&format!("warning: {}", warning.message));
+    }
+    if screen.json {
+        screen.value(&json!({"file": file, "pack": pack, "warnings": warnings}))?;
+        return Ok(EXIT_OK);
+    }
+    screen.line(&file)?;
+    screen.remark(match args.project {
+        true => "next: `vancetope tools list` asks for your consent, starts it and lists its tools",
+        false => "next: `vancetope tools list` starts it and lists its tools",
+    });
+    Ok(EXIT_OK)
+}
+
+/// The pack as the file holds it: only what was said.
+fn pack(args: &AddArgs) -> Value {
+    let map = |pairs: &[(String, String)]| -> Map<String, Value> {
+        pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
+    };
+    let mut parameters = Map::new();
+    let mut put = |name: &str, value: Value| drop(parameters.insert(name.to_owned(), value));
+    match &args.url {
+        Some(url) => {
+            put("transport", json!("http"));
+            put("url", json!(url));
+            if !args.header.is_empty() {
+                put("headers", Value::Object(map(&args.header)));
+            }
+        }
+        None => {
+            put("transport", json!("stdio"));
+            put("command", json!(args.command));
+            if let Some(cwd) = &args.cwd {
+                put("cwd", json!(cwd));
+            }
+            if !args.env.is_empty() {
+                put("env", Value::Object(map(&args.env)));
+            }
+        }
+    }
+    let mut pack = Map::new();
+    let mut put = |name: &str, value: Value| drop(pack.insert(name.to_owned(), value));
+    put("name", json!(args.pack));
+    put("type", json!("mcp_server"));
+    if let Some(description) = &args.description {
+        put("description", json!(description));
+    }
+    if !args.label.is_empty() {
+        put("labels", json!(args.label));
+    }
+    put("parameters", Value::Object(parameters));
+    Value::Object(pack)
+}
