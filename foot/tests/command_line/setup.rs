@@ -172,6 +172,7 @@ fn whatever_is_wrong_is_found_with_what_to_type() {
     place.put("vance/foot-tools/broken.json", "{\n\"name\": 1}");
     place.put("vance/foot-tools/old.json", &stdio("old", "npx", ""));
     place.put("vance/permissions.yaml", "allow: []\ndney: []\n");
+    place.put("vance/config.yaml", "toolPacks: 1\n");
     place.put("vance/trusted-packs.yaml", "trustedPacks: 1\n");
     place.put("project/.vancetope/trusted-packs.yaml", "trustedPacks: {}\n");
     // An old Node before the right one, and a folder that means "here".
@@ -195,6 +196,7 @@ fn whatever_is_wrong_is_found_with_what_to_type() {
         ("program", "node is version 18.1, at least 20.0", "nodejs.org"),
         ("program", "npx is version 6.14, at least 7.0", "npm install -g npm"),
         ("file", "permissions.yaml:2: unknown field `dney`", "line 2"),
+        ("file", "config.yaml:1: `toolPacks` is the number 1", "line 1"),
         ("file", "trusted-packs.yaml:1:", "line 1"),
         ("home", "vance can be read by others", "chmod 700"),
         ("home", "trusted-packs.yaml can be read by others", "chmod 600"),

@@ -27,6 +27,9 @@ enum Rule {
     Shielded,
 }
 
+/// What is wrong in a file, by its name and text.
+type Reader = fn(&str, &str) -> Vec<Problem>;
+
 /// Looks at the home's files and the project's.
 pub(super) fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     let (home, paths) = (context.home()?, shelf::paths(context)?);
@@ -93,8 +96,11 @@ fn judge(rule: Rule, is_dir: bool, mode: u32, is_mine: bool) -> Option<(&'static
 /// Files that are read strictly: each mistake with its line.
 fn readable(context: &Context, home: &Path, project: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut files: Vec<(PathBuf, fn(&str, &str) -> Vec<Problem>)> =
-        vec![(home.join("permissions.yaml"), permissions), (home.join("trusted-packs.yaml"), trusted)];
+    let mut files: Vec<(PathBuf, Reader)> = vec![
+        (home.join("permissions.yaml"), permissions),
+        (home.join("trusted-packs.yaml"), trusted),
+        (home.join("config.yaml"), selection),
+    ];
     if !context.general.no_local {
         files.push((project.join(".vancetope/permissions.yaml"), permissions));
         files.push((project.join(".vancetope/config.yaml"), selection));
