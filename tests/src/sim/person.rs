@@ -69,7 +69,7 @@ async fn look(brain: &Brain, shared: &Shared) -> Result<(), String> {
     cancel(brain, shared).await?;
     retry(brain, shared).await?;
     let filter = TaskFilter { state: Some("blocked".to_owned()), ..TaskFilter::default() };
-    let blocked = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?;
+    let blocked = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?.value();
     for task in blocked["tasks"].as_array().into_iter().flatten() {
         if text(&task["blocked_reason"]).starts_with("Outcome unknown") {
             resolve(brain, shared, task).await?;
@@ -154,7 +154,7 @@ async fn cancel(brain: &Brain, shared: &Shared) -> Result<(), String> {
 /// A cancelled task goes on at the step where it was.
 async fn retry(brain: &Brain, shared: &Shared) -> Result<(), String> {
     let filter = TaskFilter { state: Some("cancelled".to_owned()), ..TaskFilter::default() };
-    let cancelled = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?;
+    let cancelled = tasks(brain, OWNER, filter).await.map_err(|e| e.fault.message)?.value();
     for task in cancelled["tasks"].as_array().into_iter().flatten() {
         let id = text(&task["id"]);
         if !super::lock(&shared.person).to_retry.remove(&id) {

@@ -287,9 +287,9 @@ impl World {
                     self.session(session::Input::Reattach { client_id, call: frame(&call), replay: call.replay });
                 }
             }
-            Effect::CancelCall(call, reason) => {
-                if let Some(client_id) = call.place.client().cloned() {
-                    self.session(session::Input::Cancel { client_id, call_id: call.call_id, reason });
+            Effect::CancelCall(call_id, client_id, reason) => {
+                if let Some(client_id) = client_id {
+                    self.session(session::Input::Cancel { client_id, call_id, reason });
                 }
             }
             Effect::Ack(call_id, client_id) => self.session(session::Input::Ack { client_id, call_id }),

@@ -58,6 +58,7 @@ impl Inside {
     async fn until_state(&self, id: &str, state: &str) -> anyhow::Result<Value> {
         until(&format!("{id} {state}"), || async {
             let Ok(body) = tasks(&self.brain, OWNER, TaskFilter::default()).await else { return Ok(None) };
+            let body = body.value();
             let found = body["tasks"].as_array().into_iter().flatten().find(|t| t["id"] == id && t["state"] == state);
             Ok(found.cloned())
         })
