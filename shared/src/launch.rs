@@ -22,6 +22,7 @@ pub enum Origin {
 
 /// How to reach the MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // there are at most 128 plans
 pub enum Transport {
     /// A child process that speaks on stdin and stdout.
     Stdio {

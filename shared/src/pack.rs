@@ -153,7 +153,7 @@ fn envelope(
         false => fields.take("enabled").is_none().then_some(true),
     };
     let description = fields.take_str("description").map(str::to_owned);
-    let labels = labels(&mut fields);
+    let labels = labels(&mut fields, name.as_ref(), &report);
     let disabled_sub_tools = texts(&mut fields, "disabledSubTools", "a list such as [\"delete_page\"]");
     let project_override = match origin {
         Origin::Global => fields.take_enum("projectOverride", &[("allow", false), ("forbid", true)]),
@@ -221,19 +221,36 @@ fn texts(fields: &mut Fields<'_>, name: &'static str, expected: &str) -> Vec<Str
     fields.take_strs(name, expected).unwrap_or_default().into_iter().map(|(text, _)| text.to_owned()).collect()
 }
 
-fn labels(fields: &mut Fields<'_>) -> Vec<String> {
+fn labels(fields: &mut Fields<'_>, pack: Option<&PackName>, report: &Report<'_>) -> Vec<String> {
     let list = fields.take_strs("labels", "a list such as [\"browser\"]").unwrap_or_default();
     if list.len() > MAX_LABELS {
         fields.add("labels", format!("{} labels, expected at most {MAX_LABELS}", list.len()));
     }
     let good = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
-    for (label, line) in &list {
+    let mut labels = Vec::with_capacity(list.len());
+    for (label, line) in list {
+        let shown = crate::show::quoted(label, 80);
         if label.is_empty() || label.len() > MAX_LABEL_BYTES || !label.chars().all(good) {
-            let shown = crate::show::quoted(label, 80);
-            fields.problems().add(*line, format!("a label is 1 to {MAX_LABEL_BYTES} of [A-Za-z0-9_.:/-], got {shown}"));
+            let message = format!("a label is 1 to {MAX_LABEL_BYTES} of [A-Za-z0-9_.:/-], got {shown}");
+            fields.problems().add(line, message);
         }
+        if report.origin == Origin::Project && pretends(label, pack) {
+            report.warnings.add(
+                line,
+                format!("the label {shown} is left out: a pack of the working directory cannot give it to itself"),
+            );
+            continue;
+        }
+        labels.push(label.to_owned());
     }
-    list.into_iter().map(|(label, _)| label.to_owned()).collect()
+    labels
+}
+
+/// Labels that say which pack a tool is of, or that it changes nothing: whoever selects by them relies on them.
+fn pretends(label: &str, pack: Option<&PackName>) -> bool {
+    let of_another =
+        |kind: &str| label.strip_prefix(kind).is_some_and(|name| pack.is_none_or(|pack| pack.as_str() != name));
+    label == "read-only" || of_another("mcp:") || of_another("rest:")
 }
 
 #[cfg(test)]

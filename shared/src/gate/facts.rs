@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{FileHash, Project, quote};
 use crate::launch::{Auth, LaunchPlan, Tls, Transport};
 
-/// Variables that decide what code runs or whom it talks to, by their beginnings in lower case; a `*` is any end.
-const CHANGES_WHAT_RUNS: [&str; 62] = [
+/// Variables that decide what code runs or whom it talks to, in lower case; `*` is any end.
+const CHANGES_WHAT_RUNS: &[&str] = &[
     "ld_*",
     "dyld_*",
     "path",
@@ -48,13 +48,28 @@ const CHANGES_WHAT_RUNS: [&str; 62] = [
     "dotnet_*",
     "cor_*",
     "coreclr_*",
-    "go*",
+    "goflags",
+    "gopath",
+    "goroot",
+    "goproxy",
+    "gotoolchain",
+    "goenv",
+    "gowork",
+    "gonosumdb",
+    "gonosumcheck",
+    "goprivate",
+    "goinsecure",
     "cgo_*",
     "cargo_*",
-    "rust*",
+    "rustc*",
+    "rustdoc*",
+    "rustflags",
+    "rustup_*",
     "lua_*",
     "php*",
-    "r_*",
+    "r_profile*",
+    "r_environ*",
+    "r_libs*",
     "git_*",
     "ssh_*",
     "docker_*",
@@ -73,14 +88,28 @@ const CHANGES_WHAT_RUNS: [&str; 62] = [
     "https_proxy",
     "all_proxy",
 ];
+/// Of these the ones that people set for other reasons and that change nothing of the kind.
+const HARMLESS: [&str; 10] = [
+    "node_env",
+    "pythonunbuffered",
+    "pythonioencoding",
+    "pythonutf8",
+    "pythondontwritebytecode",
+    "git_author_name",
+    "git_author_email",
+    "git_committer_name",
+    "git_committer_email",
+    "lesscharset",
+];
 
 /// Whether a variable can change which code a program runs, or whom it talks to: marked in the prompt, and files in its value are hashed.
 pub fn changes_what_runs(variable: &str) -> bool {
     let name = variable.to_ascii_lowercase();
-    CHANGES_WHAT_RUNS.iter().any(|known| match known.strip_suffix('*') {
+    let known = CHANGES_WHAT_RUNS.iter().any(|known| match known.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == *known,
-    })
+    });
+    known && !HARMLESS.contains(&name.as_str())
 }
 
 /// Names of the user's variables whose values the pack would get: never the values.

@@ -21,6 +21,7 @@ pub struct Known<'a> {
 
 /// What is to be done with a pack.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // one at a time, and taken apart at once
 pub enum Verdict {
     /// It may be started.
     Trusted(TrustedLaunch),

@@ -171,3 +171,6 @@ impl PinBook {
 fn key(project: Option<&Project>, pack: &PackName) -> (String, String) {
     (project.map(|project| project.key().to_owned()).unwrap_or_default(), pack.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -403,3 +403,31 @@ fn a_credential_is_no_part_of_an_address() {
         assert_eq!(reach(&plan(&http(&format!("\"url\": \"{url}\"")))), want);
     }
 }
+
+#[test]
+fn variables_that_change_what_runs_are_told_from_the_others() {
+    for name in [
+        "NODE_OPTIONS",
+        "PYTHONPATH",
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "npm_config_registry",
+        "HTTPS_PROXY",
+        "GIT_SSH_COMMAND",
+        "GOFLAGS",
+    ] {
+        assert!(changes_what_runs(name), "{name}");
+    }
+    for name in [
+        "API_BASE",
+        "GOOGLE_API_KEY",
+        "NODE_ENV",
+        "PYTHONUNBUFFERED",
+        "RUST_LOG",
+        "MEMORY_FILE_PATH",
+        "R_NAME",
+        "DEBUG",
+    ] {
+        assert!(!changes_what_runs(name), "{name}");
+    }
+}

@@ -132,6 +132,12 @@ fn check_url(text: &str) -> Result<Security, String> {
     if !well_formed {
         return Err(format!("has the host {}, {EXPECTED}", crate::show::quoted(host, 80)));
     }
+    if !v6 && reads_as_number(host) && host.parse::<Ipv4Addr>().is_err() {
+        return Err(format!(
+            "has the host {}, which programs read in different ways; write the address in full",
+            crate::show::quoted(host, 80)
+        ));
+    }
     // Decided on the parsed address: `127.evil.com` is not loopback.
     let loopback = host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|a| a.is_loopback())
@@ -141,6 +147,14 @@ fn check_url(text: &str) -> Result<Security, String> {
         (false, true) => Security::Loopback,
         (false, false) => Security::Plain,
     })
+}
+
+/// Whether URL readers take a host for an IPv4 address: `127.1`, `0x7f000001` and `010.0.0.1` mean an address to some of them.
+fn reads_as_number(host: &str) -> bool {
+    let last = host.strip_suffix('.').unwrap_or(host).rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let digits = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
+    digits || hex.is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 fn headers(fields: &mut Fields<'_>, report: &Report<'_>) -> BTreeMap<String, String> {

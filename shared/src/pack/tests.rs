@@ -239,6 +239,10 @@ fn mistakes_in_parameters_are_named_with_their_line() {
             "5: a pack may not set `PATH`; name the program by its full path in `command`",
         ),
         (
+            stdio("\"env\": {\n\"VANCE_TOKEN\": \"x\"}"),
+            "5: `VANCE_TOKEN` in `env`: VANCE_* belongs to Vancetope, a pack may not set it",
+        ),
+        (
             stdio("\"env\": {\n\"A-B\": \"/x\"}"),
             "5: `A-B` in `env` is no variable name, expected [A-Za-z_][A-Za-z0-9_]*",
         ),
@@ -296,6 +300,18 @@ fn mistakes_in_parameters_are_named_with_their_line() {
             http("\"url\": \"https://e%20/m\""),
             "4: `url` has the host 'e%20', expected an address such as https://example.com/mcp",
         ),
+        (
+            http("\"url\": \"http://127.1/m\""),
+            "4: `url` has the host '127.1', which programs read in different ways; write the address in full",
+        ),
+        (
+            http("\"url\": \"http://0x7f000001/m\""),
+            "4: `url` has the host '0x7f000001', which programs read in different ways; write the address in full",
+        ),
+        (
+            http("\"url\": \"http://010.0.0.1./m\""),
+            "4: `url` has the host '010.0.0.1.', which programs read in different ways; write the address in full",
+        ),
         (http("\"url\": \"https://e/m#x\""), "4: `url` has a fragment (#...), remove it"),
         (
             http("\"url\": \"https://e/\u{202e}m\""),
@@ -321,8 +337,10 @@ fn mistakes_in_parameters_are_named_with_their_line() {
             "5: `auth` and `headers` both set `Authorization`, remove one",
         ),
         (
-            http("\"url\": \"https://e/m\",\n\"auth\": {\"type\": \"oauth2\", \"clientSecret\": \"x\", \"grant\": \"authorization_code\"}"),
-            "5: `oauth2` has no `clientId`, expected the client that the secret belongs to",
+            http(
+                "\"url\": \"https://e/m\",\n\"auth\": {\"type\": \"oauth2\", \"clientSecret\": \"x\", \"grant\": \"authorization_code\"}",
+            ),
+            "5: `auth` has no `clientId`, expected the client that the secret belongs to",
         ),
         (
             http("\"url\": \"https://e/m\",\n\"auth\": {\"oauth2\": {\"issuer\": \"http://sso.example\"}}"),
@@ -409,6 +427,14 @@ fn a_projects_pack_may_do_less() {
             stdio("\"replay\": {\"t\": \"safe\"}"),
             vec![],
             vec!["4: `t` stays unsafe: a pack of the working directory cannot call its own tools safe"],
+        ),
+        (
+            stdio("").replace("\"name\"", "\"labels\": [\"web\", \"read-only\", \"mcp:jira\", \"mcp:a\"], \"name\""),
+            vec![],
+            vec![
+                "1: the label 'read-only' is left out: a pack of the working directory cannot give it to itself",
+                "1: the label 'mcp:jira' is left out: a pack of the working directory cannot give it to itself",
+            ],
         ),
         (
             stdio("\"cwd\": \".\"").replace("[\"x\"]", &many),
