@@ -10,3 +10,4 @@ mod packs;
 mod queries;
 mod running;
 mod setup;
+mod signing_in;
