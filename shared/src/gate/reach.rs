@@ -34,8 +34,8 @@ fn command(argv: &[String]) -> String {
     for (at, word) in argv.iter().enumerate() {
         if at > 0 {
             out.push(' ');
-        } else if word.contains('=') || RESERVED.contains(&word.as_str()) {
-            // Bare it would be an assignment or a keyword.
+        } else if word.contains('=') || word.contains("://") || RESERVED.contains(&word.as_str()) {
+            // Bare it would be an assignment or a keyword, or look like an address.
             out.push_str(&quoted(word));
             continue;
         }
