@@ -119,7 +119,7 @@ async fn pair(context: &mut Context, args: &LoginArgs, url: &Url) -> Result<u8, 
     if context.environment.token.is_some() {
         screen.remark("VANCE_TOKEN is set and comes first; unset it to use what was just stored");
     }
-    screen.remark("next: `vancetope doctor` checks the rest, `vancetope --no-ui` offers this machine's tools");
+    screen.remark("next: `vancetope doctor` checks the rest; `vancetope` offers this machine's tools");
     Ok(EXIT_OK)
 }
 

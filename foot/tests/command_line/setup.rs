@@ -180,6 +180,12 @@ fn whatever_is_wrong_is_found_with_what_to_type() {
         chmod(&place.put(&format!("bin/{name}"), &format!("#!/bin/sh\necho {version}\n")), 0o755);
     }
     drop(UnixListener::bind(place.path("vance/foot.sock")).unwrap());
+    for slot in ["client-0", "client-1"] {
+        place.put(&format!("vance/state/{slot}/lock"), "");
+        place.put(&format!("vance/state/{slot}/journal.db"), &"no database ".repeat(1000));
+    }
+    let held = std::fs::File::open(place.path("vance/state/client-1/lock")).unwrap();
+    held.lock().unwrap();
     chmod(&place.path("vance/access.yaml"), 0o600);
     chmod(&place.path("vance/trusted-packs.yaml"), 0o644);
     chmod(&place.path("vance"), 0o755);
@@ -201,10 +207,12 @@ fn whatever_is_wrong_is_found_with_what_to_type() {
         ("home", "vance can be read by others", "chmod 700"),
         ("home", "trusted-packs.yaml can be read by others", "chmod 600"),
         ("state", "nobody listens on this socket", "rm "),
+        ("state", "client-0/journal.db: file is not a database", "sets a damaged journal aside"),
     ] {
         let hit = found.iter().any(|(c, m, f)| c == check && m.contains(message) && f.contains(fix));
         assert!(hit, "{check} {message}: {found:#?}");
     }
+    assert!(!found.iter().any(|(_, m, _)| m.contains("client-1/journal.db")), "a Foot is at work there: {found:#?}");
     let notes = findings(&ended);
     assert!(
         notes.iter().any(|f| f["level"] == "note" && f["message"].as_str().unwrap().contains("has no effect")),

@@ -57,7 +57,11 @@ pub(in crate::cli) fn paths(context: &Context) -> Result<Paths, Failure> {
 /// The user's own files, then the project's; a folder that is both is the user's own.
 pub(in crate::cli) fn both(paths: &Paths, local: bool) -> Result<Vec<PackFile>, Failure> {
     let mut files = folder(&paths.global_packs, Origin::Global)?;
-    if local && !is_same(&paths.global_packs, &paths.project_packs) {
+    // A folder of the project that is a link leads to what did not come with it.
+    let linked =
+        |path: Option<&Path>| path.is_some_and(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink()));
+    let (folder_linked, above_linked) = (linked(Some(&paths.project_packs)), linked(paths.project_packs.parent()));
+    if local && !folder_linked && !above_linked && !is_same(&paths.global_packs, &paths.project_packs) {
         files.extend(folder(&paths.project_packs, Origin::Project)?);
     }
     Ok(files)
