@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or a file with mistakes, 3 (`run`) something waits.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 
 use clap::Parser as _;
 use vance_observability::logs;
@@ -15,9 +16,13 @@ mod doctor;
 mod failure;
 mod foot;
 mod interrupt;
+mod log_file;
 mod login;
+mod notify;
 mod packs;
 mod permissions;
+mod repl;
+mod rest;
 mod run;
 mod screen;
 mod sessions;
@@ -31,6 +36,7 @@ use args::{Cli, Command, SessionsCommand, ToolsCommand};
 use context::Context;
 use failure::{EXIT_OK, EXIT_USAGE, Failure};
 pub use interrupt::{Interrupt, Interrupts};
+use log_file::LogFile;
 pub use screen::Screen;
 pub use settings::Environment;
 pub use stage::Stage;
@@ -63,10 +69,11 @@ pub async fn execute(
         Err(error) => return not_parsed(&error, &argv, &mut screen),
     };
     screen.json = cli.general.json;
-    let Cli { general, daemon, command } = cli;
-    let mut context = Context { general, environment, screen, interrupts };
-    let ended = match settings::pair(&mut context, &argv, command.as_ref()) {
-        Ok(()) => dispatch(&mut context, daemon, command).await,
+    let unattended = cli.daemon || cli.skill_one_shot.is_some();
+    let asks = !unattended && (cli.command.is_some() || !cli.general.no_ui);
+    let mut context = Context { general: cli.general.clone(), environment, screen, interrupts, asks };
+    let ended = match settings::pair(&mut context, &argv, cli.command.as_ref()) {
+        Ok(()) => dispatch(&mut context, cli).await,
         Err(failure) => Err(failure),
     };
     context.screen.stage().release();
@@ -79,29 +86,34 @@ pub async fn execute(
     }
 }
 
-async fn dispatch(context: &mut Context, daemon: bool, command: Option<Command>) -> Result<u8, Failure> {
-    if daemon && command.is_some() {
-        return Err(Failure::Usage("--daemon stands alone: it takes no subcommand".to_owned()));
+async fn dispatch(context: &mut Context, cli: Cli) -> Result<u8, Failure> {
+    let Cli { general, daemon, skill_one_shot, rest_api, command: wanted } = cli;
+    let alone =
+        [(daemon, "--daemon"), (skill_one_shot.is_some(), "--skill-one-shot"), (rest_api.is_some(), "--rest-api")];
+    if let (Some(_), Some((_, flag))) = (&wanted, alone.iter().find(|(given, _)| *given)) {
+        return Err(Failure::Usage(format!("{flag} stands alone: it takes no subcommand")));
     }
-    match command {
-        None if daemon || context.general.no_ui => foot::serve(context, daemon).await,
-        None => Err(Failure::Usage(
-            "the interactive prompt comes with a later release. What works now: `vancetope --no-ui` (be a Foot until Ctrl-C), \
-             `vancetope run FILE` (submit a task tree and follow it), `vancetope --help` (everything else)"
-                .to_owned(),
-        )),
-        Some(Command::Run(args)) => run::run(context, &args).await,
-        Some(Command::Tasks(args)) => tasks::tasks(context, &args).await,
-        Some(Command::Sessions { command }) => {
-            sessions::sessions(context, &command.unwrap_or(SessionsCommand::List)).await
-        }
-        Some(Command::Packs { command }) => {
-            packs::packs(context, &command.unwrap_or(packs::PacksCommand::List)).await
-        }
-        Some(Command::Trace(args)) => trace::trace(context, &args).await,
-        Some(Command::Login(args)) => login::login(context, &args).await,
-        Some(Command::Doctor) => doctor::doctor(context).await,
-        Some(Command::Tools { command }) => tools::tools(context, &command.unwrap_or(ToolsCommand::List)).await,
+    // Nobody can type, so the debug interface is the only way in.
+    let headless = rest_api.is_some() && !std::io::stdin().is_terminal();
+    match (wanted, skill_one_shot) {
+        (Some(wanted), _) => command(context, wanted).await,
+        (None, Some(file)) => run::one_shot(context, &file).await,
+        (None, None) if daemon || general.no_ui || headless => foot::serve(context, daemon, rest_api).await,
+        (None, None) => repl::repl(context, rest_api).await,
+    }
+}
+
+/// Runs a subcommand.
+async fn command(context: &mut Context, wanted: Command) -> Result<u8, Failure> {
+    match wanted {
+        Command::Run(args) => run::run(context, &args).await,
+        Command::Tasks(args) => tasks::tasks(context, &args).await,
+        Command::Sessions { command } => sessions::sessions(context, &command.unwrap_or(SessionsCommand::List)).await,
+        Command::Packs { command } => packs::packs(context, &command.unwrap_or(packs::PacksCommand::List)).await,
+        Command::Trace(args) => trace::trace(context, &args).await,
+        Command::Login(args) => login::login(context, &args).await,
+        Command::Doctor => doctor::doctor(context).await,
+        Command::Tools { command } => tools::tools(context, &command.unwrap_or(ToolsCommand::List)).await,
     }
 }
 
@@ -126,28 +138,50 @@ fn not_parsed(error: &clap::Error, argv: &[OsString], screen: &mut Screen) -> u8
     EXIT_USAGE
 }
 
-/// Logs go through the live view. A long-running Foot says what it does, a command only what is wrong.
+/// Logs go through the live view. A Foot without a prompt says what it does, all else only what is wrong.
 fn start_logging(argv: &[OsString], stage: &Stage) {
     let (level, verbose) = match Cli::try_parse_from(argv) {
-        Ok(Cli { general, command: None, .. }) => (logs::Level::Info, general.verbose),
+        Ok(Cli { general, daemon, command: None, .. }) if daemon || general.no_ui => {
+            (logs::Level::Info, general.verbose)
+        }
         // The table and the call's failure name the packs that are missing, and why.
         Ok(Cli { general, command: Some(Command::Tools { .. }), .. }) => (logs::Level::Error, general.verbose),
         Ok(Cli { general, .. }) => (logs::Level::Warn, general.verbose),
         Err(_) => (logs::Level::Warn, 0),
     };
-    let stage = stage.clone();
     let mut options = logs::Options::from_env(level.raised(verbose));
-    let writer = move || LogLine { stage: stage.clone(), line: Vec::new() };
+    let (file, wrong) = log_file(argv);
+    let lines = Lines { stage: stage.clone(), file };
+    let writer = move || LogLine { to: lines.clone(), line: Vec::new() };
     if let Err(error) = logs::init_with(&options, writer.clone()) {
         options.filter = None;
         let again = logs::init_with(&options, writer);
         tracing::warn!("{error}{}", if again.is_ok() { "; going on without it" } else { "" });
     }
+    if let Some(wrong) = wrong {
+        tracing::warn!("{wrong}; log lines go to standard error");
+    }
+}
+
+/// The file for log lines, or what is wrong with it.
+fn log_file(argv: &[OsString]) -> (Option<LogFile>, Option<String>) {
+    let Some(path) = Cli::try_parse_from(argv).ok().and_then(|cli| cli.general.log_file) else { return (None, None) };
+    match LogFile::open(&path) {
+        Ok(file) => (Some(file), None),
+        Err(error) => (None, Some(format!("{}: {error}", crate::paths::shown(&path)))),
+    }
+}
+
+/// Where log lines go.
+#[derive(Clone)]
+struct Lines {
+    stage: Stage,
+    file: Option<LogFile>,
 }
 
 /// One log line: written at once, with the live view out of the way and never into a question.
 struct LogLine {
-    stage: Stage,
+    to: Lines,
     line: Vec<u8>,
 }
 
@@ -162,7 +196,10 @@ impl std::io::Write for LogLine {
         if line.is_empty() {
             return Ok(());
         }
-        self.stage.write(stage::Stream::Err, &line, &mut std::io::stderr())
+        match &self.to.file {
+            Some(file) => file.line(&line),
+            None => self.to.stage.write(stage::Stream::Err, &line, &mut std::io::stderr()),
+        }
     }
 }
 

@@ -339,6 +339,11 @@ impl Foot {
         self.catalogue.borrow().specs()
     }
 
+    /// The tools, now and from here on.
+    pub(crate) fn catalogue(&self) -> watch::Receiver<Arc<Catalogue>> {
+        self.catalogue.clone()
+    }
+
     /// Waits until each pack is up, has failed, or has had its time. Packs that come up later register by themselves.
     pub async fn first_load(&self) -> Arc<LoadSummary> {
         let mut first_load = self.first_load.clone();

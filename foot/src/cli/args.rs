@@ -1,6 +1,7 @@
 //! The command line's words. One table feeds the parser, the help and the usage errors.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ use crate::api::Verdict;
 
 const EXAMPLES: &str = "\
 Examples:
+  vancetope                                the prompt: offer this machine's tools, run task trees, look around
   vancetope --no-ui                        offer this machine's tools to the local Brain, until Ctrl-C
   vancetope --daemon --name laptop         the same for a service manager
+  vancetope --skill-one-shot plan.yaml     one task tree, unattended: only its result on standard output
   vancetope run plan.yaml                  submit a task tree, be a Foot for it, follow it live
   vancetope tasks --state blocked          what waits, and for what
   vancetope tools list                     the tools of this machine, no Brain needed
@@ -31,6 +34,7 @@ Environment:
   VANCE_HOME    instead of ~/.vancetope
   VANCE_FOOT_TOOLS_DIR    instead of <home>/foot-tools, where the packs are
   VANCE_LOG     a log filter such as `info` or `warn,vance_foot=debug` (replaces -v)
+  VANCE_LOG_FILE   a file for log lines (--log-file)
   VANCE_LOG_FORMAT=json   log lines as JSON
   NO_COLOR=1    log lines without colours
 
@@ -75,6 +79,14 @@ pub(super) struct Cli {
     #[arg(long)]
     pub(super) daemon: bool,
 
+    /// Run one task tree unattended, print its result and end, with the exit codes of `run`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["daemon", "rest_api"])]
+    pub(super) skill_one_shot: Option<PathBuf>,
+
+    /// Also serve a small HTTP interface for debugging, on this machine alone
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = loopback)]
+    pub(super) rest_api: Option<SocketAddr>,
+
     #[command(flatten)]
     pub(super) general: General,
 
@@ -83,7 +95,7 @@ pub(super) struct Cli {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "General options")]
 pub(super) struct General {
     /// The Brain's address
@@ -117,6 +129,10 @@ pub(super) struct General {
     /// Results as JSON on standard output, errors as {"error": {"code", "message"}}
     #[arg(long, global = true)]
     pub(super) json: bool,
+
+    /// Write log lines to this file instead of standard error
+    #[arg(long, global = true, env = "VANCE_LOG_FILE", value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
 
     /// Log more; -vv and -vvv still more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -272,6 +288,7 @@ pub(super) fn names_a_brain(argv: &[OsString]) -> bool {
     matches.is_ok_and(|matches| matches.value_source("brain").is_some_and(|source| source != ValueSource::DefaultValue))
 }
 
+/// A Brain's address as a person writes it.
 pub(super) fn brain_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|e| format!("{e}; expected for example http://127.0.0.1:9990"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -284,6 +301,14 @@ pub(super) fn brain_url(text: &str) -> Result<Url, String> {
         return Err("expected an address without `?` and `#`".to_owned());
     }
     Ok(url)
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "expected an address such as 127.0.0.1:0".to_owned())?;
+    if !address.ip().is_loopback() {
+        return Err("this interface is for this machine alone: expected 127.0.0.1:PORT or [::1]:PORT".to_owned());
+    }
+    Ok(address)
 }
 
 fn json_object(text: &str) -> Result<String, String> {
@@ -331,7 +356,14 @@ mod tests {
             ("--brain ftp://b", false),
             ("--brain http://u:p@b", false),
             ("--brain 127.0.0.1:9990", false),
-            ("--rest-api", false),
+            ("--rest-api", true),
+            ("--rest-api 127.0.0.1:8080 --no-ui", true),
+            ("--daemon --rest-api [::1]:0 --log-file foot.log", true),
+            ("--rest-api 0.0.0.0:8080", false),
+            ("--rest-api localhost", false),
+            ("--skill-one-shot plan.yaml --json", true),
+            ("--skill-one-shot", false),
+            ("--skill-one-shot plan.yaml --daemon", false),
             ("run", false),
             ("run plan.yaml", true),
             ("run - --no-wait --json --no-tools -vv", true),

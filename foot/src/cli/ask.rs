@@ -41,7 +41,7 @@ const MAX_WAITING: usize = 16;
 pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, Failure> {
     let stage = context.screen.stage();
     let streams = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if context.general.json || !stage.is_own() || !streams || context.dumb() {
+    if !context.asks || context.general.json || !stage.is_own() || !streams || context.dumb() {
         return Ok(None);
     }
     let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));

@@ -16,6 +16,8 @@ pub(super) struct Context {
     pub(super) environment: Environment,
     pub(super) screen: Screen,
     pub(super) interrupts: Interrupts,
+    /// Somebody may be asked: not where the program serves without a prompt, or runs unattended.
+    pub(super) asks: bool,
 }
 
 impl Context {

@@ -1,25 +1,37 @@
 //! This machine's Foot, as the commands use it: with a Brain (`--no-ui`, `run`) or without one (`tools`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::merge::LeftOut;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::names::SUBTOOL_SEPARATOR;
+use vance_shared::show::plain;
 use vance_shared::tool::ToolSpec;
 use vance_supervise::ExitReason;
 
 use super::args::CallArgs;
 use super::context::Context;
 use super::failure::{EXIT_OK, Failure};
+use super::notify::Notify;
+use super::rest::Rest;
 use super::settings::token;
+use crate::actors::catalogue::Catalogue;
 use crate::api::Token;
 use crate::engine::{self, Connection, Foot, FootConfig, LoadSummary, LocalCall};
 
 /// How long `run` waits for the Brain to answer its hello. The Brain was there a moment ago.
-const HELLO_WAIT: std::time::Duration = std::time::Duration::from_secs(30);
+const HELLO_WAIT: Duration = Duration::from_secs(30);
+/// How long a request of the debug interface may hold up the end.
+const OTHERS_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The line to the Brain, once it stands.
 pub(super) struct Line {
@@ -30,7 +42,7 @@ pub(super) struct Line {
 }
 
 /// A running Foot.
-pub(super) struct LocalFoot(Foot);
+pub(super) struct LocalFoot(Arc<Foot>);
 
 impl LocalFoot {
     /// Starts a Foot that keeps a line to the Brain.
@@ -73,6 +85,21 @@ impl LocalFoot {
         }
     }
 
+    /// How the line to the Brain is, now and from here on.
+    pub(super) fn connection(&self) -> watch::Receiver<Connection> {
+        self.0.connection()
+    }
+
+    /// The tools, now and from here on.
+    pub(super) fn catalogue(&self) -> watch::Receiver<Arc<Catalogue>> {
+        self.0.catalogue()
+    }
+
+    /// Resolves when the Foot has given up on itself.
+    pub(super) async fn ended(&self) -> ExitReason {
+        self.0.ended().await
+    }
+
     /// The tools as of now.
     pub(super) fn tools(&self) -> Vec<ToolSpec> {
         self.0.tools()
@@ -104,9 +131,26 @@ impl LocalFoot {
         }
     }
 
+    /// Serves the debug interface for this Foot, and says where.
+    pub(super) async fn rest(&self, context: &mut Context, address: SocketAddr) -> Result<Rest, Failure> {
+        let rest = Rest::start(address, &context.home()?, &self.0).await?;
+        context.screen.line(&format!("rest api http://{}", rest.address))?;
+        Ok(rest)
+    }
+
     /// Ends everything that was started.
     pub(super) async fn shutdown(self) {
-        self.0.shutdown().await;
+        let until = Instant::now() + OTHERS_WITHIN;
+        let mut foot = self.0;
+        loop {
+            match Arc::try_unwrap(foot) {
+                Ok(foot) => return foot.shutdown().await,
+                Err(shared) if Instant::now() < until => foot = shared,
+                // Its children end with the process.
+                Err(_) => return tracing::warn!("a request of the debug interface does not end"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 
@@ -140,7 +184,7 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
         no_tools: general.no_tools,
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         rules,
-        asker: if client_type == "daemon" { None } else { super::ask::at_terminal(context)? },
+        asker: super::ask::at_terminal(context)?,
         home,
         project_dir,
     })
@@ -151,40 +195,64 @@ fn start(config: FootConfig) -> Result<LocalFoot, Failure> {
     if let Err(error) = vance_observability::spans::start("vancetope", None) {
         tracing::warn!("{error}");
     }
-    engine::start(config).map(LocalFoot).map_err(|error| Failure::Foot(error.to_string()))
+    engine::start(config).map(Arc::new).map(LocalFoot).map_err(|error| Failure::Foot(error.to_string()))
 }
 
 /// `--no-ui` and `--daemon`: a Foot until it is told to end.
-pub(super) async fn serve(context: &mut Context, daemon: bool) -> Result<u8, Failure> {
+pub(super) async fn serve(context: &mut Context, daemon: bool, rest: Option<SocketAddr>) -> Result<u8, Failure> {
     let session = context.general.session.clone();
+    let notify = Notify::of_process();
     let foot = LocalFoot::start(context, session.as_ref(), if daemon { "daemon" } else { "cli" })?;
-    let ended = until_told(context, &foot).await;
+    let rest = match rest {
+        Some(address) => Some(foot.rest(context, address).await?),
+        None => None,
+    };
+    let ended = tokio::select! {
+        ended = until_told(context, &foot, &notify) => ended,
+        never = notify.lives() => match never {},
+    };
+    notify.stopping();
+    if let Some(rest) = rest {
+        rest.end().await;
+    }
     foot.shutdown().await;
     ended
 }
 
-async fn until_told(context: &mut Context, LocalFoot(foot): &LocalFoot) -> Result<u8, Failure> {
-    let mut connection = foot.connection();
-    let ready = async {
-        let summary = foot.first_load().await;
-        let online = connection.wait_for(|c| matches!(c, Connection::Online { .. })).await.is_ok();
-        (summary, online)
-    };
-    tokio::select! {
-        (summary, true) = ready => {
-            // The loader has said why, pack by pack.
-            tracing::info!("{}", &*summary);
-            context.screen.line("foot ready")?;
-        }
+async fn until_told(context: &mut Context, LocalFoot(foot): &LocalFoot, notify: &Notify) -> Result<u8, Failure> {
+    let summary = tokio::select! {
+        summary = foot.first_load() => summary,
         why = foot.ended() => return Err(fallen(&why)),
         _ = context.interrupts.next() => return Ok(EXIT_OK),
-    }
-    tokio::select! {
-        why = foot.ended() => Err(fallen(&why)),
-        _ = context.interrupts.next() => Ok(EXIT_OK),
+    };
+    // The loader has said why, pack by pack.
+    tracing::info!("{}", &*summary);
+    // Not when the Brain answers: a service manager would end a Foot whose Brain is away, which this one waits for.
+    notify.ready();
+    let (mut connection, mut is_new) = (foot.connection(), true);
+    loop {
+        let state = connection.borrow_and_update().clone();
+        match &state {
+            Connection::Online { session_id, .. } => {
+                notify.status(&format!("connected, session {session_id}; {summary}"));
+                if std::mem::take(&mut is_new) {
+                    context.screen.line("foot ready")?;
+                }
+            }
+            Connection::Connecting | Connection::Local => notify.status("waiting for the Brain"),
+            Connection::Refused { why } => notify.status(&format!("refused by the Brain: {}", plain(why))),
+        }
+        tokio::select! {
+            changed = connection.changed() => if changed.is_err() {
+                // The Foot says itself that it ends.
+                return Err(fallen(&foot.ended().await));
+            },
+            why = foot.ended() => return Err(fallen(&why)),
+            _ = context.interrupts.next() => return Ok(EXIT_OK),
+        }
     }
 }
 
-fn fallen(why: &ExitReason) -> Failure {
+pub(super) fn fallen(why: &ExitReason) -> Failure {
     Failure::Foot(format!("this Foot gave up on itself: {why:?}"))
 }

@@ -55,6 +55,11 @@ impl Interrupts {
         Self { wishes, pressed: Arc::default() }
     }
 
+    /// Wishes that reach a command of the prompt, which hands them on. A question in it ends with Ctrl-C all the same.
+    pub(super) fn handed_on(wishes: mpsc::Receiver<Interrupt>, pressed: Arc<AtomicU64>) -> Self {
+        Self { wishes, pressed }
+    }
+
     /// How many there were.
     pub(super) fn pressed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.pressed)

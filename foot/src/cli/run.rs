@@ -19,9 +19,11 @@ use super::interrupt::Interrupt;
 use crate::api::{Answer, ApiError, Brain, Event, Follow, Notice, Submission, Submitted, Task, TaskFilter};
 
 mod file;
+mod one_shot;
 mod tree;
 mod view;
 use file::TreeFile;
+pub(super) use one_shot::one_shot;
 use tree::{Standing, Tree};
 use view::View;
 
@@ -58,6 +60,13 @@ pub(super) async fn run(context: &mut Context, args: &RunArgs) -> Result<u8, Fai
     ended
 }
 
+/// Runs a file with a Foot that is there already.
+pub(super) async fn run_on(context: &mut Context, args: &RunArgs, foot: &LocalFoot) -> Result<u8, Failure> {
+    let file = TreeFile::read(&args.file)?;
+    let brain = context.brain()?;
+    with_foot(context, args, &brain, &file, foot).await
+}
+
 /// The session that the flags and the file name together.
 fn session_of(context: &Context, file: &TreeFile) -> Result<Option<SessionId>, Failure> {
     match (&context.general.session, &file.session) {
@@ -79,14 +88,24 @@ async fn with_foot(
     file: &TreeFile,
     foot: &LocalFoot,
 ) -> Result<u8, Failure> {
+    let submitted = submit_for(context, brain, file, foot).await?;
+    follow(context, args, brain, &submitted, Some(foot)).await
+}
+
+/// Submits a file whose tasks prefer this Foot.
+async fn submit_for(
+    context: &mut Context,
+    brain: &Brain,
+    file: &TreeFile,
+    foot: &LocalFoot,
+) -> Result<Submitted, Failure> {
     let line = tokio::select! {
         line = foot.connected() => line?,
         _ = context.interrupts.next() => return Err(Failure::Foot("interrupted before the tree was submitted".to_owned())),
     };
     let asked = context.general.session.is_some() || context.general.new_session;
     let session = (asked && file.session.is_none()).then_some(line.session_id);
-    let submitted = submit(brain, file, Some(line.client_id), session).await?;
-    follow(context, args, brain, &submitted, Some(foot)).await
+    submit(brain, file, Some(line.client_id), session).await
 }
 
 async fn submit(
@@ -128,6 +147,28 @@ async fn follow(
     submitted: &Submitted,
     foot: Option<&LocalFoot>,
 ) -> Result<u8, Failure> {
+    let Some(end) = followed(context, args, brain, submitted, foot).await? else { return Ok(EXIT_FAILED) };
+    if context.screen.json {
+        end.print(context)?;
+    } else {
+        context.screen.line(&end.tree.summary())?;
+        if end.tree.standing() == Standing::Waits {
+            context.screen.remark(
+                "vancetope: what waits stays with the Brain and goes on when it can; `vancetope tasks` shows it",
+            );
+        }
+    }
+    Ok(end.tree.exit())
+}
+
+/// Follows a tree to its end (or until it waits, where that is enough); nothing if the person left.
+async fn followed<'s>(
+    context: &mut Context,
+    args: &RunArgs,
+    brain: &Brain,
+    submitted: &'s Submitted,
+    foot: Option<&LocalFoot>,
+) -> Result<Option<End<'s>>, Failure> {
     let mut follower = Follower {
         brain: brain.clone(),
         submitted,
@@ -142,23 +183,26 @@ async fn follow(
     };
     let ended = follower.until_it_ends(context, foot).await;
     follower.view.end(&mut context.screen, &follower.tree)?;
-    if !ended? {
-        return Ok(EXIT_FAILED);
+    let Follower { tree, body, .. } = follower;
+    Ok(ended?.then_some(End { submitted, tree, body }))
+}
+
+/// A tree that came to its end.
+struct End<'s> {
+    submitted: &'s Submitted,
+    tree: Tree,
+    /// The Brain's list of its tasks.
+    body: Value,
+}
+
+impl End<'_> {
+    /// As JSON.
+    fn print(&self, context: &mut Context) -> Result<(), Failure> {
+        Ok(context.screen.value(&json!({
+            "tree_id": self.submitted.tree_id, "session_id": self.submitted.session_id,
+            "summary": self.tree.summary(), "tasks": self.body,
+        }))?)
     }
-    if context.screen.json {
-        context.screen.value(&json!({
-            "tree_id": submitted.tree_id, "session_id": submitted.session_id,
-            "summary": follower.tree.summary(), "tasks": follower.body,
-        }))?;
-    } else {
-        context.screen.line(&follower.tree.summary())?;
-        if follower.tree.standing() == Standing::Waits {
-            context.screen.remark(
-                "vancetope: what waits stays with the Brain and goes on when it can; `vancetope tasks` shows it",
-            );
-        }
-    }
-    Ok(follower.tree.exit())
 }
 
 /// Follows one tree.

@@ -1,10 +1,15 @@
-//! The terminal as all threads of a command write on it: lines above, the live view below, and at times a question, which
-//! nothing may run into. While one is open the live view is away and lines wait until it is answered.
+//! The terminal as all threads of a command write on it: lines above, the live view or the line editor below, and at times a
+//! question, which nothing may run into. While one is open the live view and the editor are away and lines wait until it is
+//! answered.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
+
+mod editor;
+pub(super) use editor::Bell;
+use editor::Keyboard;
 
 /// Bytes that wait for the end of a question: a minute of a talkative log. Beyond it they are written into the question rather than lost.
 const MAX_HELD_BYTES: usize = 256 * 1024;
@@ -20,10 +25,25 @@ pub(super) enum Stream {
 #[derive(Debug, Clone)]
 pub struct Stage {
     live: MultiProgress,
-    // Log lines come from any thread, so a lock: it also keeps a question from beginning in the middle of a line.
-    held: Arc<Mutex<Option<Held>>>,
+    floor: Arc<Floor>,
     /// A question may be asked here: the streams are the process's own.
     own: bool,
+    /// Standard output is the terminal, too.
+    out_is_terminal: bool,
+}
+
+/// Who may write now, and the way to wait for one's turn.
+#[derive(Debug, Default)]
+struct Floor {
+    // Log lines come from any thread, so a lock: it also keeps a question or the editor from beginning in the middle of a line.
+    now: Mutex<Now>,
+    turn: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    question: Option<Held>,
+    keyboard: Keyboard,
 }
 
 /// What waits for the end of a question.
@@ -33,16 +53,23 @@ struct Held {
     bytes: usize,
 }
 
+impl Floor {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Stage {
     /// The process's own.
     pub fn of_process() -> Self {
-        Self { live: MultiProgress::new(), held: Arc::default(), own: true }
+        let out_is_terminal = io::stdout().is_terminal();
+        Self { live: MultiProgress::new(), floor: Arc::default(), own: true, out_is_terminal }
     }
 
     /// Where nobody looks on and nobody is asked.
     pub(super) fn hidden() -> Self {
         let live = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        Self { live, held: Arc::default(), own: false }
+        Self { live, floor: Arc::default(), own: false, out_is_terminal: false }
     }
 
     /// True if these are the process's own streams.
@@ -55,12 +82,16 @@ impl Stage {
         &self.live
     }
 
-    /// Writes whole lines above the live view, or keeps them while a question is open.
+    /// Writes whole lines above the live view or the editor, or keeps them while a question is open.
     pub(super) fn write(&self, to: Stream, text: &[u8], writer: &mut dyn Write) -> io::Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = held.as_mut().filter(|held| held.bytes + text.len() <= MAX_HELD_BYTES) {
+        let mut now = self.floor.now();
+        if let Some(held) = now.question.as_mut().filter(|held| held.bytes + text.len() <= MAX_HELD_BYTES) {
             held.bytes += text.len();
             held.lines.push((to, text.to_owned()));
+            return Ok(());
+        }
+        let on_terminal = to == Stream::Err || self.out_is_terminal;
+        if on_terminal && now.keyboard.shows_above(text) {
             return Ok(());
         }
         self.live.suspend(|| writer.write_all(text).and_then(|()| writer.flush()))
@@ -73,22 +104,29 @@ impl Stage {
         }
     }
 
-    /// Begins a question. It ends when what this gives is dropped.
+    /// Begins a question, once the editor has left the keyboard. It ends when what this gives is dropped. Not for the editor's
+    /// own thread.
     pub(super) fn question(&self) -> Quiet {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get_or_insert_default();
+        let mut now = self.floor.now();
+        now.question.get_or_insert_default();
         if let Err(error) = self.live.clear() {
             tracing::debug!("the live view was not cleared: {error}");
         }
         // Not `suspend`: it would hold up everybody who reports progress, for as long as the person thinks.
         self.live.set_draw_target(ProgressDrawTarget::hidden());
+        self.until_keyboard_is_free(now);
         Quiet(self.clone())
+    }
+
+    /// True while a question is open.
+    pub(super) fn is_asking(&self) -> bool {
+        self.floor.now().question.is_some()
     }
 
     /// Ends a question, if one is open: what waited is written. The last words of a command must not wait for an answer.
     pub(super) fn release(&self) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Held { lines, .. }) = held.take() else { return };
+        let mut now = self.floor.now();
+        let Some(Held { lines, .. }) = now.question.take() else { return };
         for (to, text) in lines {
             let written = match to {
                 Stream::Out => io::stdout().write_all(&text).and_then(|()| io::stdout().flush()),
@@ -102,6 +140,7 @@ impl Stage {
         self.live.set_draw_target(ProgressDrawTarget::stderr());
         // Draws it at once: what only waits has no tick that would.
         self.live.suspend(|| {});
+        self.floor.turn.notify_all();
     }
 }
 

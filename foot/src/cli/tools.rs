@@ -34,7 +34,8 @@ pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Resu
     }
 }
 
-async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, Failure> {
+/// Lists the tools of a Foot, once its packs have loaded.
+pub(super) async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, Failure> {
     let summary = foot.loaded(context).await?;
     let (tools, skipped) = (foot.tools(), left_out(&summary));
     let screen = &mut context.screen;
@@ -62,42 +63,53 @@ async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, Failure> {
     Ok(EXIT_OK)
 }
 
-async fn call_here(context: &mut Context, foot: &LocalFoot, args: &CallArgs) -> Result<u8, Failure> {
+/// Calls a tool of a Foot.
+pub(super) async fn call_here(context: &mut Context, foot: &LocalFoot, args: &CallArgs) -> Result<u8, Failure> {
     let call_id = CallId::generate();
-    let (outcome, result) = match foot.call(context, &call_id, args).await? {
+    let outcome = foot.call(context, &call_id, args).await?;
+    if context.screen.json {
+        context.screen.value(&outcome_json(&call_id, args.tool.as_str(), &outcome))?;
+        return Ok(if matches!(outcome, Outcome::Done(_)) { EXIT_OK } else { EXIT_FAILED });
+    }
+    match judged(&outcome) {
+        (Ok(()), result) => print(context, result.map(output_of).as_ref()),
+        (Err((code, message)), _) => {
+            let message = match code {
+                "unknown_tool" | "unavailable" => format!("{message}; {}", whereabouts(foot, args).await),
+                _ => message.to_owned(),
+            };
+            Err(Failure::Call { code: code.to_owned(), message: format!("{}: {message}", args.tool) })
+        }
+    }
+}
+
+/// What went wrong, as code and message, and what came of it.
+fn judged(outcome: &Outcome) -> (Result<(), (&str, &str)>, Option<&ToolResult>) {
+    match outcome {
         Outcome::Done(result) => (Ok(()), Some(result)),
-        Outcome::Failed { error, result } => (Err((error.code, error.message)), result),
-        Outcome::Cancelled { reason } => (Err(("cancelled".to_owned(), reason)), None),
-        Outcome::Unknown { reason } => (Err(("outcome_unknown".to_owned(), reason)), None),
-    };
-    let word = match &outcome {
+        Outcome::Failed { error, result } => (Err((&error.code, &error.message)), result.as_ref()),
+        Outcome::Cancelled { reason } => (Err(("cancelled", reason)), None),
+        Outcome::Unknown { reason } => (Err(("outcome_unknown", reason)), None),
+    }
+}
+
+/// A call that was made here, in the shape in which the Brain tells of one.
+pub(super) fn outcome_json(call_id: &CallId, tool: &str, outcome: &Outcome) -> Value {
+    let (judged, result) = judged(outcome);
+    let word = match &judged {
         Ok(()) => "done",
-        Err((code, _)) if code == "cancelled" => "cancelled",
-        Err((code, _)) if code == "outcome_unknown" => "unknown",
+        Err(("cancelled", _)) => "cancelled",
+        Err(("outcome_unknown", _)) => "unknown",
         Err(_) => "failed",
     };
-    let output = result.as_ref().map(output_of);
-    if context.screen.json {
-        let mut said = json!({
-            "call": {"call_id": call_id, "tool": args.tool, "route": "client", "outcome": word},
-            "result": output,
-        });
-        if let Err((code, message)) = &outcome {
-            said["error"] = json!({"code": code, "message": message});
-        }
-        context.screen.value(&said)?;
-        return Ok(if outcome.is_ok() { EXIT_OK } else { EXIT_FAILED });
+    let mut said = json!({
+        "call": {"call_id": call_id, "tool": tool, "route": "client", "outcome": word},
+        "result": result.map(output_of),
+    });
+    if let Err((code, message)) = judged {
+        said["error"] = json!({"code": code, "message": message});
     }
-    match outcome {
-        Ok(()) => print(context, output.as_ref()),
-        Err((code, message)) => {
-            let message = match code.as_str() {
-                "unknown_tool" | "unavailable" => format!("{message}; {}", whereabouts(foot, args).await),
-                _ => message,
-            };
-            Err(Failure::Call { code, message: format!("{}: {message}", args.tool) })
-        }
-    }
+    said
 }
 
 /// Why a tool is not there: what its pack says, or where to look.
@@ -116,7 +128,8 @@ async fn whereabouts(foot: &LocalFoot, args: &CallArgs) -> String {
     }
 }
 
-async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> {
+/// Calls a tool through the Brain.
+pub(super) async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> {
     let brain = context.brain()?;
     let bad = |e: serde_json::Error| Failure::Usage(e.to_string());
     let request = CallRequest {

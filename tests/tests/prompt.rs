@@ -1,0 +1,119 @@
+//! The prompt with a real Brain: a tree is followed above the line that is typed, waits are counted, sessions change.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
+
+use vance_tests::api::Api;
+use vance_tests::home::Home;
+use vance_tests::process::{Brain, program, run};
+
+// One terminal for all who sit at one.
+#[path = "../../foot/tests/command_line/terminal.rs"]
+mod terminal;
+use terminal::Terminal;
+
+const CTRL_C: &str = "\u{3}";
+
+fn at_prompt(home: &Home, brain: &Brain) -> anyhow::Result<Terminal> {
+    // The test is the person who starts the program from a shell.
+    #[allow(clippy::disallowed_methods)]
+    let mut command = std::process::Command::new(program("vancetope")?);
+    command.args(["--brain", &brain.url, "--name", "laptop"]).current_dir(home.project());
+    command.env_remove("VANCE_BRAIN").env_remove("VANCE_TOKEN").env("VANCE_HOME", home.path());
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let terminal = Terminal::start(command);
+    terminal.shows("connected to the Brain at");
+    terminal.shows("| 0 waiting");
+    terminal.ends_with("\u{203a}");
+    Ok(terminal)
+}
+
+const TREE: &str = r#"
+tasks:
+- id: notes
+  steps: [{call: read_local_file, with: {path: notes.txt}, as: notes}]
+- id: elsewhere
+  client: another-laptop
+  steps: [{call: read_local_file, with: {path: notes.txt}}]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_followed_above_what_is_typed_and_ctrl_c_cancels_it() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    home.write_project("notes.txt", "milk and bread")?;
+    home.write_project("plan.yaml", TREE)?;
+    let mut terminal = at_prompt(&home, &brain)?;
+    terminal.types("/run plan.yaml\r");
+    terminal.types("half a goal");
+    terminal.shows("notes: completed");
+    terminal.shows("  notes: milk and bread");
+    terminal.shows("elsewhere: blocked: ");
+    terminal.shows("| 1 waiting | 1 followed");
+    terminal.ends_with("\u{203a} half a goal");
+    // What is typed goes first, then the tree, then the program.
+    terminal.types(CTRL_C);
+    terminal.ends_with("\u{203a}");
+    terminal.types(CTRL_C);
+    terminal.shows("cancelling 1 task(s)");
+    terminal.shows("elsewhere: cancelled");
+    terminal.shows("1 completed, 1 cancelled");
+    terminal.until("nothing waits", |rows| rows.iter().any(|row| row.contains("| 0 waiting")));
+    terminal.types("/tasks\r");
+    terminal.shows("STATE");
+    terminal.ends_with("\u{203a}");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_followed_stays_with_the_brain_and_another_session_is_another_foot() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    home.write_project("notes.txt", "milk")?;
+    home.write_project("plan.yaml", TREE)?;
+    let mut terminal = at_prompt(&home, &brain)?;
+    terminal.types("/run plan.yaml\r");
+    terminal.shows("elsewhere: blocked: ");
+    terminal.types("/session new\r");
+    terminal.shows("stays with the Brain");
+    terminal.until("two sessions", |rows| rows.iter().filter(|row| row.contains(", session ")).count() == 2);
+    terminal.until("the new one's count", |rows| rows.iter().any(|row| row.contains("| 0 waiting")));
+    terminal.types("/session list\r");
+    terminal.shows("laptop (online)");
+    terminal.types("/session default.local\r");
+    terminal.until("the first one again", |rows| rows.iter().any(|row| row.contains("| 1 waiting")));
+    terminal.types("/tools call read_local_file '{\"path\": \"notes.txt\"}'\r");
+    terminal.until("the file", |rows| rows.iter().any(|row| row == "milk"));
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+    let (_, tasks) = api.get("/api/v1/tasks?state=blocked").await?;
+    assert_eq!(tasks["tasks"].as_array().map(Vec::len), Some(1), "{tasks}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_tree_runs_unattended_and_only_its_result_is_on_standard_output() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    home.write_project("notes.txt", "milk\nbread\n")?;
+    let tree = |last: &str| {
+        format!(
+            "tasks:\n- id: first\n  steps: [{{call: now, as: t}}]\n- id: last\n  depends_on: [first]\n  steps: [{{call: {last}}}]\n"
+        )
+    };
+    for (last, code, stdout) in [
+        ("read_local_file, with: {path: notes.txt}", 0, "milk\nbread\n"),
+        ("read_local_file, with: {path: none.txt}", 1, ""),
+        // Nobody is asked.
+        ("write_local_file, with: {path: a.txt, content: hi}", 1, ""),
+    ] {
+        home.write_project("plan.yaml", &tree(last))?;
+        let ended = run("vancetope", &home, &["--brain", &brain.url, "--skill-one-shot", "plan.yaml"]).await?;
+        assert_eq!((ended.code, ended.stdout.as_str()), (code, stdout), "{last}: {}", ended.stderr);
+        assert!(ended.stderr.contains("first: completed"), "{}", ended.stderr);
+    }
+    let missing = run("vancetope", &home, &["--brain", &brain.url, "--skill-one-shot", "none.yaml"]).await?;
+    assert_eq!(missing.code, 2, "{}", missing.stderr);
+    Ok(())
+}
