@@ -19,6 +19,7 @@ pub(crate) mod catalogue;
 pub(crate) mod connection;
 pub(crate) mod dial;
 pub(crate) mod dispatcher;
+pub(crate) mod gate;
 pub(crate) mod hosts;
 pub(crate) mod line;
 pub(crate) mod link;

@@ -5,12 +5,14 @@
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 
-use clap::Parser as _;
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, Parser as _};
 use vance_observability::logs;
 
 mod access;
 mod args;
 mod ask;
+mod binding;
 mod context;
 mod doctor;
 mod failure;
@@ -31,6 +33,7 @@ mod stage;
 mod tasks;
 mod tools;
 mod trace;
+mod trust;
 
 use args::{Cli, Command, SessionsCommand, ToolsCommand};
 use context::Context;
@@ -73,7 +76,7 @@ pub async fn execute(
     let asks = !unattended && (cli.command.is_some() || !cli.general.no_ui);
     let mut context = Context { general: cli.general.clone(), environment, screen, interrupts, asks };
     let ended = match settings::pair(&mut context, &argv, cli.command.as_ref()) {
-        Ok(()) => dispatch(&mut context, cli).await,
+        Ok(()) => dispatch(&mut context, cli, names_brain(&argv)).await,
         Err(failure) => Err(failure),
     };
     context.screen.stage().release();
@@ -86,7 +89,10 @@ pub async fn execute(
     }
 }
 
-async fn dispatch(context: &mut Context, cli: Cli) -> Result<u8, Failure> {
+async fn dispatch(context: &mut Context, cli: Cli, names_brain: bool) -> Result<u8, Failure> {
+    if needs_brain(&cli) && !names_brain {
+        binding::bind(context).await?;
+    }
     let Cli { general, daemon, skill_one_shot, rest_api, command: wanted } = cli;
     let alone =
         [(daemon, "--daemon"), (skill_one_shot.is_some(), "--skill-one-shot"), (rest_api.is_some(), "--rest-api")];
@@ -103,6 +109,26 @@ async fn dispatch(context: &mut Context, cli: Cli) -> Result<u8, Failure> {
     }
 }
 
+/// Whether the person has said themselves which Brain or session they mean: then a project is not heard.
+fn names_brain(argv: &[OsString]) -> bool {
+    let given = |source| matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable));
+    let matches = Cli::command().try_get_matches_from(argv);
+    matches.is_ok_and(|matches| {
+        ["brain", "session", "new_session"].into_iter().any(|word| given(matches.value_source(word)))
+    })
+}
+
+/// Whether a command talks to a Brain.
+fn needs_brain(cli: &Cli) -> bool {
+    match &cli.command {
+        None => true,
+        Some(Command::Tools { command: Some(ToolsCommand::Call(call)) }) => call.via_brain,
+        Some(command) => {
+            matches!(command, Command::Run(_) | Command::Tasks(_) | Command::Sessions { .. } | Command::Trace(_))
+        }
+    }
+}
+
 /// Runs a subcommand.
 async fn command(context: &mut Context, wanted: Command) -> Result<u8, Failure> {
     match wanted {
@@ -113,6 +139,7 @@ async fn command(context: &mut Context, wanted: Command) -> Result<u8, Failure> 
         Command::Trace(args) => trace::trace(context, &args).await,
         Command::Login(args) => login::login(context, &args).await,
         Command::Doctor => doctor::doctor(context).await,
+        Command::Trust { command } => trust::trust(context, &command.unwrap_or(trust::TrustCommand::List)).await,
         Command::Tools { command } => tools::tools(context, &command.unwrap_or(ToolsCommand::List)).await,
     }
 }
@@ -150,6 +177,9 @@ fn start_logging(argv: &[OsString], stage: &Stage) {
         Err(_) => (logs::Level::Warn, 0),
     };
     let mut options = logs::Options::from_env(level.raised(verbose));
+    if verbose == 0 && Cli::try_parse_from(argv).is_ok_and(|cli| has_prompt(&cli)) {
+        options.filter.get_or_insert_with(|| PROMPT_LOGS.to_owned());
+    }
     let (file, wrong) = log_file(argv);
     let lines = Lines { stage: stage.clone(), file };
     let writer = move || LogLine { to: lines.clone(), line: Vec::new() };
@@ -161,6 +191,13 @@ fn start_logging(argv: &[OsString], stage: &Stage) {
     if let Some(wrong) = wrong {
         tracing::warn!("{wrong}; log lines go to standard error");
     }
+}
+
+/// At the prompt: what is wrong, and that a pack's file has changed, which only a person can take up.
+const PROMPT_LOGS: &str = "warn,rmcp=off,vance_foot::actors::loader::watcher=info";
+
+fn has_prompt(cli: &Cli) -> bool {
+    cli.command.is_none() && !cli.daemon && !cli.general.no_ui && cli.skill_one_shot.is_none()
 }
 
 /// The file for log lines, or what is wrong with it.

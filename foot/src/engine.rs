@@ -20,21 +20,24 @@ use vance_supervise::{ActorRef, ChildSpec, ExitReason, Strategy, SupervisorRef, 
 use crate::actors::catalogue::Catalogue;
 use crate::actors::dial;
 use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
+use crate::actors::gate::{self, Gate, TrustGate};
 use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
 use crate::actors::link::{self, Link};
-use crate::actors::loader::{self, Loader};
+use crate::actors::loader::{self, Loader, PackDesk};
 use crate::actors::run;
 use crate::actors::runs::Runs;
+use crate::control::{Control, Serving};
 use crate::identity::{self, NoSlot, Slot, Use};
 use crate::journal::{CallJournal, Journal, JournalFault};
 use crate::native::{Asker, NativeEnv, NativeTools};
 use crate::paths::Paths;
+use crate::trust::Trust;
 
 pub use crate::actors::catalogue::{Progress, Tool, ToolCall, ToolHost};
 pub use crate::actors::connection::Connection;
 pub use crate::actors::dial::{ByteStream, Dial};
 pub use crate::actors::link::TokenSource;
-pub use crate::actors::loader::LoadSummary;
+pub use crate::actors::loader::{LoadSummary, PackState, PackStatus};
 
 /// How long a stopping Foot waits for its running calls.
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
@@ -71,7 +74,7 @@ pub struct FootConfig {
     pub guard_program: PathBuf,
     /// `permissions.yaml`.
     pub rules: Rules,
-    /// Who answers questions; without one every question is answered with no.
+    /// Who answers questions, also of packs that come with the working directory; without one every question is answered with no.
     pub asker: Option<Arc<dyn Asker>>,
 }
 
@@ -143,6 +146,9 @@ pub struct Foot {
     connection: watch::Receiver<Connection>,
     first_load: watch::Receiver<Option<Arc<LoadSummary>>>,
     client_id: ClientId,
+    pack_desk: PackDesk,
+    /// Before the slot, which its file lies in.
+    _control: Option<Serving>,
     _slot: Option<Slot>,
 }
 
@@ -253,8 +259,22 @@ fn build(
     }
 
     let (servers, me) = (SupervisorRef::new(), ActorRef::new("loader"));
+    let trust = Arc::new(Trust::new(&config.home, &config.project_dir));
+    let trust_gate = gate::Shared {
+        me: ActorRef::new("trust_gate"),
+        trust: Arc::clone(&trust),
+        person: config.asker.as_ref().and_then(|asker| Arc::clone(asker).consent()),
+        own_packs: crate::paths::shown(&paths.global_packs),
+    };
+    let gate = Gate(trust_gate.me.clone());
+    // By itself: if it falls, what it was asked is answered with no, and no running pack falls with it.
+    let root = root.child(ChildSpec::actor(trust_gate.me.clone(), move |_| TrustGate::new(trust_gate.clone())));
+    let control = slot.as_ref().filter(|_| journal.is_some()).map(|slot| Control::open(slot.dir()));
+    let pack_desk = PackDesk { loader: me.clone(), gate: gate.clone() };
     let packs = loader::Shared {
         me: me.clone(),
+        gate,
+        trust,
         servers: servers.clone(),
         own,
         permit,
@@ -290,6 +310,8 @@ fn build(
         connection,
         first_load,
         client_id,
+        _control: control.map(|control| control.serve(pack_desk.clone())),
+        pack_desk,
         _slot: slot,
     })
 }
@@ -354,6 +376,17 @@ impl Foot {
         }
     }
 
+    /// Reads the packs again: what has changed is replaced, what went away ends, all else goes on with its calls. Comes back when all is
+    /// decided and up, failed, or has had its time.
+    pub async fn reload(&self) -> Arc<LoadSummary> {
+        self.pack_desk.reload().await
+    }
+
+    /// Every pack, with how it is.
+    pub async fn packs(&self) -> Vec<PackStatus> {
+        self.pack_desk.list().await
+    }
+
     /// How the line to the Brain is, now and from here on.
     pub fn connection(&self) -> watch::Receiver<Connection> {
         self.connection.clone()
@@ -392,9 +425,9 @@ impl Foot {
         self.root.ended().await
     }
 
-    /// Makes the `dispatcher`, the `link` or the `loader` panic, for tests of what becomes of calls and tools.
+    /// Makes the `dispatcher`, the `link`, the `loader` or the `trust_gate` panic, for tests of what becomes of calls and tools.
     pub async fn strike(&self, part: &str) -> bool {
-        self.line.strike(part).await || self.packs.strike(part).await
+        self.line.strike(part).await || self.packs.strike(part).await || self.root.strike(part).await
     }
 
     /// Takes no new calls, lets the running ones finish for a moment, brings their results to the Brain, and ends everything that

@@ -3,6 +3,7 @@
 pub(crate) mod actors;
 pub mod api;
 pub mod cli;
+pub(crate) mod control;
 pub mod engine;
 pub mod identity;
 pub mod journal;

@@ -1,27 +1,32 @@
-//! Reads the pack folders. What is in the files is the core's to say.
+//! Reads the pack folders of both levels and the selection. What follows from them is the core's to say.
+//!
+//! The order is part of the gate: the home, then the bytes of the project's files, and nothing else is opened, resolved or reached.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use vance_foot_core::config::ToolPacks;
+use vance_foot_core::config::{Config, MAX_CONFIG_BYTES, ToolPacks, parse_config};
 use vance_foot_core::levels::levels;
-use vance_foot_core::merge::{LeftOut, Merged, PackFile, merge, needs_consent};
-use vance_foot_core::select::select;
+use vance_foot_core::merge::{LeftOut, Merged, PackFile, merge};
+use vance_foot_core::select::{Wanted, select};
 use vance_shared::doc::Problem;
-use vance_shared::launch::{LaunchPlan, Origin};
+use vance_shared::launch::Origin;
 use vance_shared::pack::MAX_FILE_BYTES;
 
 use crate::paths::{Paths, shown};
+use crate::trust::is_own_home;
 
-/// Pack files of one folder. More is not a toolbox but an accident.
-const MAX_FILES: usize = 64;
+mod folder;
+pub(crate) use folder::text;
+use folder::{Folder, Unread};
+
+/// The selection, in the home and in a project's `.vancetope`.
+const CONFIG: &str = "config.yaml";
 
 /// What the folders come to.
 #[derive(Debug, Clone, Default)]
 pub struct Packs {
-    /// What to start, with the file that says so.
-    pub plans: Vec<(String, LaunchPlan)>,
+    /// What to start, given consent; the file is `plan.source.file`.
+    pub wanted: Vec<Wanted>,
     /// Not wanted, each with its reason.
     pub skipped: Vec<LeftOut>,
     /// Wanted but wrong, each with its reason.
@@ -30,58 +35,103 @@ pub struct Packs {
     pub problems: Vec<Problem>,
     /// What is odd in packs that load.
     pub warnings: Vec<Problem>,
+    /// What the user should know although nothing is wrong.
+    pub notices: Vec<String>,
 }
 
-/// Reads the packs. `local`: whether the working directory's packs count at all. Starts nothing.
+/// Reads the packs. `local`: whether the working directory's `.vancetope` counts at all. Starts nothing.
 pub fn read(paths: &Paths, local: bool) -> Packs {
-    let (global, mut failed) = list(&paths.global_packs);
-    let mut files = Vec::new();
-    for path in global {
-        let file = shown(&path);
-        match text(&path) {
-            Ok(text) => files.push(PackFile { file, text, origin: Origin::Global }),
-            Err(error) => failed.push(left_out(&path, format!("cannot be read: {error}"))),
+    let Levels { own, project } = Levels::of(paths, local);
+    let (global, mut failed) = files(&own);
+    let (theirs, unread) = project.as_ref().map(files).unwrap_or_default();
+    failed.extend(unread);
+    let theirs = if theirs.is_empty() { Merged::default() } else { merge(theirs) };
+    let levels = levels(merge(global), theirs);
+    failed.extend(levels.failed);
+
+    let Config { tool_packs, problems, warnings } = selection(paths, project.is_some());
+    let selected = select(levels.packs, &tool_packs, &failed);
+    let all = |one: Vec<Problem>, other: Vec<Problem>| one.into_iter().chain(other).collect::<Vec<_>>();
+    Packs {
+        wanted: selected.wanted,
+        skipped: levels.skipped.into_iter().chain(selected.skipped).collect(),
+        failed,
+        problems: all(levels.problems, problems),
+        warnings: all(all(levels.warnings, warnings), selected.warnings),
+        notices: levels.notices,
+    }
+}
+
+/// The files whose change offers a new load: those of the folders that count, and the selections. Their names and times only.
+pub(crate) fn watched(paths: &Paths, local: bool) -> Vec<PathBuf> {
+    let Levels { own, project } = Levels::of(paths, local);
+    let mut files: Vec<PathBuf> =
+        [Some(&own), project.as_ref()].into_iter().flatten().flat_map(Folder::names).collect();
+    files.push(paths.home.join(CONFIG));
+    files.extend(project.map(|_| project_config(paths)));
+    files
+}
+
+/// The folders that count.
+struct Levels {
+    own: Folder,
+    /// None with `--no-local`, and where it is the same folder.
+    project: Option<Folder>,
+}
+
+impl Levels {
+    fn of(paths: &Paths, local: bool) -> Self {
+        let real = |path: &Path| path.canonicalize().ok();
+        let (own, theirs, project) = (real(&paths.global_packs), real(&paths.project_packs), real(&paths.project));
+        // A folder of "the user's own" packs that lies in the project came with the project, unless the home itself is the user's.
+        let in_project = own.as_ref().zip(project.as_ref()).is_some_and(|(own, project)| own.starts_with(project));
+        let in_home = own.as_ref().zip(real(&paths.home)).is_some_and(|(own, home)| own.starts_with(home));
+        let is_own = !in_project || (in_home && is_own_home(&paths.home, &paths.project));
+        let origin = if is_own { Origin::Global } else { Origin::Project };
+        let is_same = own.is_some() && own == theirs;
+        let project = (local && !is_same).then(|| Folder::of_project(&paths.project));
+        let own = match origin {
+            Origin::Project if is_same => Folder::of_project(&paths.project),
+            _ => Folder::own(&paths.global_packs, origin),
+        };
+        Self { own, project }
+    }
+}
+
+fn files(folder: &Folder) -> (Vec<PackFile>, Vec<LeftOut>) {
+    let (mut files, mut failed) = (Vec::new(), Vec::new());
+    for (path, read) in folder.read(MAX_FILE_BYTES) {
+        match read {
+            Ok(text) => files.push(PackFile { file: shown(&path), text, origin: folder.origin }),
+            Err(Unread(reason)) => failed.push(left_out(&path, reason)),
         }
     }
-    let levels = levels(merge(files), Merged::default());
-    let selected = select(levels.packs, &ToolPacks::default(), &levels.failed);
-    let plans = selected.wanted.into_iter().map(|wanted| (wanted.plan.source.file.clone(), wanted.plan)).collect();
-    let mut skipped = selected.skipped;
-    if local {
-        let global_dir = shown(&paths.global_packs);
-        let (project, unreadable) = list(&paths.project_packs);
-        failed.extend(unreadable);
-        skipped.extend(project.iter().map(|path| needs_consent(&shown(path), &global_dir)));
-    }
-    failed.extend(levels.failed);
-    Packs { plans, skipped, failed, problems: levels.problems, warnings: levels.warnings }
+    (files, failed)
 }
 
-/// `*.json` of a folder, sorted. A folder that is not there is empty.
-fn list(dir: &Path) -> (Vec<PathBuf>, Vec<LeftOut>) {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Vec::new(), Vec::new()),
-        Err(error) => return (Vec::new(), vec![left_out(dir, format!("cannot be read: {error}"))]),
+/// The project's selection instead of the home's, if it has one.
+fn selection(paths: &Paths, local: bool) -> Config {
+    let theirs = local.then(|| Folder::settings_of_project(&paths.project, CONFIG, MAX_CONFIG_BYTES)).flatten();
+    let own = || folder::optional(&paths.home.join(CONFIG), MAX_CONFIG_BYTES);
+    let (file, read) = match theirs {
+        Some(read) => (shown(&project_config(paths)), read),
+        None => match own() {
+            Some(read) => (shown(&paths.home.join(CONFIG)), read),
+            None => return Config::default(),
+        },
     };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|e| e == "json") && !path.is_dir())
-        .collect();
-    files.sort();
-    let beyond = files.split_off(files.len().min(MAX_FILES));
-    let reason = format!("{} holds more than {MAX_FILES} pack files; remove some", shown(dir));
-    (files, beyond.iter().map(|path| left_out(path, reason.clone())).collect())
+    match read {
+        Ok(text) => parse_config(&file, &text),
+        Err(Unread(why)) => Config {
+            tool_packs: ToolPacks::unreadable(&file, &why),
+            problems: vec![Problem::new(file, 1, &why)],
+            warnings: Vec::new(),
+        },
+    }
 }
 
-/// One byte over the limit is enough for the parser to say so. A pipe or device is refused: reading it might never end.
-pub(crate) fn text(path: &Path) -> io::Result<String> {
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+fn project_config(paths: &Paths) -> PathBuf {
+    paths.project.join(".vancetope").join(CONFIG)
 }
 
 fn left_out(path: &Path, reason: String) -> LeftOut {
@@ -90,39 +140,4 @@ fn left_out(path: &Path, reason: String) -> LeftOut {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    const PACK: &str = r#"{"name":"NAME","type":"mcp_server","parameters":{"transport":"stdio","command":["true"]}}"#;
-
-    fn put(dir: &Path, file: &str, text: &str) {
-        std::fs::create_dir_all(dir).unwrap();
-        std::fs::write(dir.join(file), text).unwrap();
-    }
-
-    #[test]
-    fn the_home_loads_the_project_waits_for_consent_and_a_broken_file_harms_no_other() {
-        let (home, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let paths = Paths::new(home.path(), project.path(), None);
-        put(&paths.global_packs, "a.json", &PACK.replace("NAME", "a"));
-        put(&paths.global_packs, "b.json", "{");
-        put(&paths.global_packs, "c.json.disabled", &PACK.replace("NAME", "c"));
-        put(&paths.global_packs, "d.json", "\u{0}");
-        std::fs::write(paths.global_packs.join("e.json"), [0xff, 0xfe]).unwrap();
-        put(&paths.project_packs, "chrome.json", &PACK.replace("NAME", "chrome"));
-        let packs = read(&paths, true);
-        let names = |list: &[LeftOut]| list.iter().map(|l| l.pack.clone()).collect::<Vec<_>>();
-        assert_eq!(packs.plans.iter().map(|(_, p)| p.pack.as_str()).collect::<Vec<_>>(), ["a"]);
-        assert_eq!(names(&packs.failed), ["e", "b", "d"]);
-        assert_eq!(names(&packs.skipped), ["chrome"]);
-        assert!(packs.skipped[0].reason.contains("needs consent"));
-        assert!(read(&paths, false).skipped.is_empty(), "--no-local silences");
-    }
-
-    #[test]
-    fn without_folders_there_is_nothing_and_nothing_is_wrong() {
-        let packs = read(&Paths::new(Path::new("/nowhere"), Path::new("/nowhere"), None), true);
-        assert!(packs.plans.is_empty() && packs.failed.is_empty() && packs.skipped.is_empty());
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! <home>/trusted-packs.yaml      what was allowed and denied for good, by project
+//! <home>/trusted-brains.yaml     Brains and sessions that projects name, and that were allowed for good
 //! <home>/tool-pins.json          what servers said about their tools when they first started
 //! <home>/audit/trust.jsonl       every decision, each line with the hash of the one before it
 //! ```
@@ -13,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 use futures_util::future::BoxFuture;
 use vance_mcp_host::files;
+use vance_shared::doc::Problem;
 use vance_shared::gate::audit::{Event, Line};
-use vance_shared::gate::{self, Entry, Known, Once, Project, Verdict, reach};
+use vance_shared::gate::{self, Binding, Entry, Known, MAX_BINDING_BYTES, Once, Project, Verdict, reach};
 use vance_shared::launch::LaunchPlan;
 
 mod clock;
@@ -22,17 +24,23 @@ mod log;
 mod pins;
 mod safe;
 mod store;
+mod theirs;
 pub use log::Log;
 pub use pins::PinStore;
 pub use safe::Distrust;
 pub use store::{Reading, Store};
+pub(crate) use theirs::read_theirs;
 
 /// The store of consents.
 pub const STORE: &str = "trusted-packs.yaml";
+/// The store of Brains.
+const BRAINS: &str = "trusted-brains.yaml";
+/// What a project says about its Brain.
+const BINDING: &str = "project.eddie.yaml";
 /// Files that only count in the home: in a project's `.vancetope` they would let it speak for its user.
 const NEVER_FROM_A_PROJECT: [&str; 12] = [
     STORE,
-    "trusted-brains.yaml",
+    BRAINS,
     "tool-pins.json",
     "tool-pins-seen.json",
     "access.yaml",
@@ -83,6 +91,7 @@ pub struct Trust {
     /// The directory whose packs are judged, or why nothing can be remembered for it.
     project: Result<Project, String>,
     store: Store,
+    brains: Store,
     log: Log,
     pins: PinStore,
 }
@@ -103,13 +112,16 @@ impl Trust {
         let project = real.and_then(|dir| Project::new(&dir).map_err(|error| error.to_string()));
         let not_in = match (&project, is_own_home(home, project_dir)) {
             // In one's own home directory everything is one's own.
-            (Ok(project), true) if !home.canonicalize().is_ok_and(|home| project.owns_home(&home)) => Some(project.dir()),
+            (Ok(project), true) if !home.canonicalize().is_ok_and(|home| project.owns_home(&home)) => {
+                Some(project.dir())
+            }
             (Ok(project), false) => Some(project.dir()),
             (Ok(_), true) | (Err(_), _) => None,
         };
         Self {
             home: home.to_owned(),
-            store: Store::new(home, STORE, not_in),
+            store: Store::packs(home, not_in),
+            brains: Store::brains(home, not_in),
             log: Log::new(home),
             pins: PinStore::new(home, project.as_ref().ok(), not_in),
             project,
@@ -124,6 +136,22 @@ impl Trust {
     /// The store of consents.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The store of Brains that projects name.
+    pub fn brains(&self) -> &Store {
+        &self.brains
+    }
+
+    /// What the project says about its Brain, with what is odd about that; or why it cannot be read.
+    pub fn binding(&self) -> Result<Option<(Binding, Vec<Problem>)>, String> {
+        let Ok(project) = &self.project else { return Ok(None) };
+        let shown = crate::paths::shown(&project.dir().join(".vancetope").join(BINDING));
+        let text = read_theirs(project.dir(), &[".vancetope", BINDING], MAX_BINDING_BYTES);
+        let Some(text) = text.map_err(|error| format!("{shown}: {error}"))? else { return Ok(None) };
+        let said = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let (binding, odd) = Binding::parse(&shown, &text).map_err(said)?;
+        Ok(binding.map(|binding| (binding, odd)))
     }
 
     /// The log of decisions.
@@ -145,7 +173,9 @@ impl Trust {
     pub fn pretenders(&self) -> Vec<String> {
         let Ok(project) = &self.project else { return Vec::new() };
         let folder = project.dir().join(".vancetope");
-        if self.home.canonicalize().is_ok_and(|home| folder.canonicalize().is_ok_and(|folder| folder == home)) && is_own_home(&self.home, project.dir()) {
+        if self.home.canonicalize().is_ok_and(|home| folder.canonicalize().is_ok_and(|folder| folder == home))
+            && is_own_home(&self.home, project.dir())
+        {
             return Vec::new();
         }
         let files = NEVER_FROM_A_PROJECT.iter().map(|name| folder.join(name));
@@ -194,6 +224,14 @@ impl Trust {
     pub fn record_name(&self, event: Event, project: Option<&str>, pack: Option<&str>) {
         let (project, pack) = (project.map(str::to_owned), pack.map(str::to_owned));
         self.record_line(Line { at: clock::instant(), event, project, pack, reach: None, digest: None, reason: None });
+    }
+
+    /// The same for the Brain that the project names.
+    pub fn record_binding(&self, event: Event, binding: &Binding) {
+        let project = self.project.as_ref().ok().map(|project| project.key().to_owned());
+        let (reach, digest) = (Some(binding.reach()), Some(binding.digest().to_string()));
+        let reason = Some("the Brain that the project names".to_owned());
+        self.record_line(Line { at: clock::instant(), event, project, pack: None, reach, digest, reason });
     }
 
     fn record_line(&self, line: Line) {

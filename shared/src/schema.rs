@@ -5,6 +5,9 @@ use serde_json::Value;
 use crate::call::Fault;
 use crate::json::Raw;
 
+mod coerce;
+pub use coerce::Coercion;
+
 /// Problems shown of one bad argument object: enough to mend it, short enough to read.
 const MAX_SHOWN: usize = 5;
 

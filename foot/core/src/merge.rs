@@ -81,14 +81,6 @@ pub fn merge(files: impl IntoIterator<Item = PackFile>) -> Merged {
     merged
 }
 
-/// A pack of the working directory: it needs consent, which this release cannot ask for. It is not even read.
-pub fn needs_consent(file: &str, global_dir: &str) -> LeftOut {
-    let reason = format!(
-        "comes with the working directory and needs consent, which this release cannot ask for; move it to {global_dir} to load it"
-    );
-    LeftOut { pack: stem(file), file: file.to_owned(), reason }
-}
-
 /// `a/b/chrome.json` → `chrome`.
 fn stem(file: &str) -> String {
     let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
@@ -125,16 +117,5 @@ mod tests {
         assert_eq!(merged.packs.len(), 1);
         assert_eq!(merged.packs[0].file, "/h/1.json");
         assert!(merged.failed[0].reason.contains("/h/1.json"), "{}", merged.failed[0].reason);
-    }
-
-    #[test]
-    fn a_project_pack_says_where_to_put_it() {
-        let left_out = needs_consent("./.vancetope/foot-tools/chrome.json", "/home/me/.vancetope/foot-tools");
-        assert_eq!(left_out.pack, "chrome");
-        assert!(
-            left_out.reason.ends_with("move it to /home/me/.vancetope/foot-tools to load it"),
-            "{}",
-            left_out.reason
-        );
     }
 }

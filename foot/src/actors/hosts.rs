@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tokio_util::task::TaskTracker;
 use vance_mcp_host::{CallRequest, McpHandle};
 use vance_shared::call::Outcome;
 
@@ -56,12 +57,14 @@ impl Permit for NoPacks {
 pub(crate) struct Mcp {
     pub(crate) handle: McpHandle,
     pub(crate) permit: Arc<dyn Permit>,
+    /// Who takes the pack away waits for these.
+    pub(crate) calls: TaskTracker,
 }
 
 impl ToolHost for Mcp {
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
         let (handle, permit) = (self.handle.clone(), Arc::clone(&self.permit));
-        Box::pin(async move {
+        Box::pin(self.calls.track_future(async move {
             let ToolCall { call_id, tool, arguments, timeout, cap, trace, cancel, progress } = call;
             let wanted = UseOfTool {
                 call_id: call_id.clone(),
@@ -76,6 +79,6 @@ impl ToolHost for Mcp {
             let progress =
                 Some(Arc::new(move |said: vance_mcp_host::Progress| progress(said.fraction, said.message)) as _);
             handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await
-        })
+        }))
     }
 }

@@ -1,63 +1,54 @@
 //! Loads the packs: all at once, each for itself; keeps the tool table.
+//!
+//! ```text
+//! load ─▶ [read folders, beside] ─▶ each wanted pack ─▶ trust gate ─┬─▶ as it runs already: kept, with its calls
+//!                                                                  ├─▶ other than it runs: old one ends, then the new one starts
+//!                                                                  └─▶ no: ends; the user's own pack below it counts
+//! ```
+//!
+//! A load that is asked for while another one runs begins when that has ended, once for all who asked.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use vance_foot_core::merge::LeftOut;
-use vance_mcp_host::{HostEnv, HostEvent, server};
+use vance_foot_core::select::Wanted;
+use vance_mcp_host::{HostEnv, HostEvent};
 use vance_shared::launch::{LaunchPlan, TrustedLaunch};
+use vance_shared::names::PackName;
 use vance_shared::show::plain;
-use vance_shared::tool::ToolSpec;
-use vance_shared::wire::{WireTool, encode};
-use vance_supervise::{
-    Actor, ActorRef, AsyncContext as _, ChildSpec, Context, Handler, Message, Refusal, SupervisorRef,
-};
+use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Handler, Message, SupervisorRef};
 
-use super::announce::TOOL_BYTES;
-use super::catalogue::{Catalogue, Tool, ToolHost};
-use super::hosts::{Mcp, Permit};
+use super::catalogue::{Catalogue, Tool};
+use super::gate::Gate;
+use super::hosts::Permit;
 use crate::packs::{self, Packs};
 use crate::paths::Paths;
+use crate::trust::Trust;
+
+mod desk;
+mod pack;
+mod start;
+mod status;
+mod watcher;
+pub(crate) use desk::PackDesk;
+use pack::{Pack, State};
+pub use status::{LoadSummary, PackState, PackStatus};
 
 /// Changes of the table are collected this long: a server that announces a thousand changes a second costs fifty tables.
 const COLLECT: Duration = Duration::from_millis(20);
-/// Beyond a pack's own limit for its start, before the first load stops waiting for it.
-const START_SLACK: Duration = Duration::from_secs(2);
-
-/// What the first load came to. Packs that come up later register by themselves.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoadSummary {
-    /// Packs that are up.
-    pub loaded: Vec<String>,
-    /// How many tools these offer.
-    pub tools: usize,
-    /// Not wanted, each with its reason.
-    pub skipped: Vec<LeftOut>,
-    /// Wanted but not up, each with its reason.
-    pub failed: Vec<LeftOut>,
-}
-
-impl fmt::Display for LoadSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { loaded, tools, skipped, failed } = self;
-        write!(
-            f,
-            "loaded {} pack(s) → {tools} tool(s); {} skipped, {} failed",
-            loaded.len(),
-            skipped.len(),
-            failed.len()
-        )
-    }
-}
+/// Loads that wait for the one that runs.
+const MAX_WAITING: usize = 64;
 
 /// What a loader needs, and what outlives it.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) me: ActorRef<Loader>,
     pub(crate) servers: SupervisorRef,
+    pub(crate) gate: Gate,
+    pub(crate) trust: Arc<Trust>,
     pub(crate) own: Vec<Arc<Tool>>,
     pub(crate) permit: Arc<dyn Permit>,
     pub(crate) catalogue: watch::Sender<Arc<Catalogue>>,
@@ -70,42 +61,51 @@ pub(crate) struct Shared {
     pub(crate) no_packs: bool,
 }
 
+/// Hears how a load went.
+pub(crate) type Told = oneshot::Sender<Arc<LoadSummary>>;
+
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) enum ToLoader {
+    /// Read everything again.
+    Load(Told),
+    /// How the packs are.
+    List(oneshot::Sender<Vec<PackStatus>>),
+    /// End a pack until the next load, as a revocation does. Says whether there was one.
+    Stop { pack: PackName, tell: oneshot::Sender<bool> },
     /// The pack folders are read.
     Read(Box<Packs>),
+    /// The gate has decided on a wanted pack: why not, and what is to run under its name.
+    Decided { pack: String, refused: Option<LeftOut>, launch: Option<Box<TrustedLaunch>> },
     /// Something happened to a pack's server.
-    Host { pack: String, event: HostEvent },
+    Host { pack: String, start: u64, event: HostEvent },
     /// A pack's server could not even be put under supervision.
-    NotStarted { pack: String, why: String },
-    /// A pack has had its time for the first load.
-    Overdue { pack: String },
+    NotStarted { pack: String, start: u64, why: String },
+    /// A pack has had its time for the load.
+    Overdue { pack: String, start: u64 },
+    /// Nothing of a pack's former server is left.
+    Gone { pack: String },
 }
 
 pub(crate) struct Loader {
     shared: Shared,
     packs: BTreeMap<String, Pack>,
+    /// Packs whose former server still ends, and what is to start after it.
+    ending: BTreeMap<String, Option<Box<TrustedLaunch>>>,
     skipped: Vec<LeftOut>,
     failed: Vec<LeftOut>,
-    is_read: bool,
+    load: Option<Load>,
+    /// Who asked while a load ran.
+    next: Vec<Told>,
+    starts: u64,
     collecting: bool,
 }
 
-struct Pack {
-    file: String,
-    host: Arc<dyn ToolHost>,
-    tools: Vec<Arc<Tool>>,
-    state: State,
-    /// The first load does not wait for it any more.
-    settled: bool,
-}
-
-enum State {
-    /// Starting, or starting again.
-    Loading(Option<String>),
-    Up,
-    Failed(String),
+/// A load that runs.
+struct Load {
+    told: Vec<Told>,
+    is_read: bool,
+    undecided: usize,
 }
 
 impl Loader {
@@ -113,86 +113,108 @@ impl Loader {
         Self {
             shared,
             packs: BTreeMap::new(),
+            ending: BTreeMap::new(),
             skipped: Vec::new(),
             failed: Vec::new(),
-            is_read: false,
+            load: None,
+            next: Vec::new(),
+            starts: 0,
             collecting: false,
         }
     }
 
-    fn read(&mut self, packs: Packs, ctx: &mut Context<Self>) {
-        for problem in &packs.problems {
-            tracing::warn!("{problem}");
-        }
-        for warning in &packs.warnings {
-            tracing::warn!("{warning}");
-        }
-        for left_out in &packs.skipped {
-            tracing::warn!("pack '{}' from {} is skipped: {}", left_out.pack, left_out.file, left_out.reason);
-        }
+    fn begin(&mut self, told: Vec<Told>) {
+        self.load = Some(Load { told, is_read: false, undecided: 0 });
+        let (shared, me) = (self.shared.clone(), self.shared.me.clone());
+        tokio::task::spawn_local(async move {
+            shared.gate.begin_load().await;
+            let reading = tokio::task::spawn_blocking(move || packs::read(&shared.paths, shared.local));
+            let packs = reading.await.unwrap_or_else(|error| {
+                tracing::error!("the pack folders could not be read: {error}");
+                Packs::default()
+            });
+            if let Err(refusal) = me.post(ToLoader::Read(Box::new(packs))).await {
+                tracing::error!("the packs are not loaded: the loader is {refusal}");
+            }
+        });
+    }
+
+    fn read(&mut self, packs: Packs) {
+        packs.problems.iter().chain(&packs.warnings).for_each(|problem| tracing::warn!("{problem}"));
+        packs.notices.iter().for_each(|notice| tracing::warn!("NOTICE: {notice}"));
+        packs.skipped.iter().for_each(skipped);
         let told = |l: &LeftOut| packs.problems.iter().any(|p| p.file == l.file);
         for left_out in packs.failed.iter().filter(|l| !told(l)) {
             tracing::warn!("pack '{}' from {} is not loaded: {}", left_out.pack, left_out.file, left_out.reason);
         }
-        self.skipped = packs.skipped;
-        self.failed = packs.failed;
-        for (file, plan) in packs.plans {
-            self.start(file, plan, ctx);
+        (self.skipped, self.failed) = (packs.skipped, packs.failed);
+        let wanted = |name: &String| packs.wanted.iter().any(|wanted| wanted.plan.pack.as_str() == name);
+        let unwanted: Vec<String> = self.packs.keys().filter(|name| !wanted(name)).cloned().collect();
+        unwanted.iter().for_each(|name| self.end(name, None));
+        for (name, after) in &mut self.ending {
+            if !wanted(name) {
+                *after = None;
+            }
         }
-        self.is_read = true;
-        self.publish();
+        if let Some(load) = &mut self.load {
+            (load.is_read, load.undecided) = (true, packs.wanted.len());
+        }
+        for wanted in packs.wanted {
+            tokio::task::spawn_local(decide(self.shared.gate.clone(), wanted, self.shared.me.clone()));
+        }
     }
 
-    fn start(&mut self, file: String, plan: LaunchPlan, ctx: &mut Context<Self>) {
-        let pack = plan.pack.to_string();
-        let overdue = plan.init_timeout + START_SLACK;
-        let launch = match TrustedLaunch::own_home(plan) {
-            Ok(launch) => launch,
-            Err(untrusted) => {
-                tracing::warn!("{untrusted}");
-                self.skipped.push(LeftOut { pack, file, reason: untrusted.to_string() });
-                return;
-            }
-        };
-        let (latest, news) = watch::channel(None);
-        let name = pack.clone();
-        let events = Arc::new(move |event| {
-            if let HostEvent::Up { warnings, .. } = &event {
-                for warning in warnings {
-                    tracing::warn!("pack '{name}': {}", plain(warning));
-                }
-            }
-            latest.send_replace(Some(event));
-        });
-        tokio::task::spawn_local(pass_on(news, pack.clone(), self.shared.me.clone()));
-        let (handle, spec) = server(launch, self.shared.env.clone(), events);
-        let host = Arc::new(Mcp { handle, permit: Arc::clone(&self.shared.permit) });
-        let state = State::Loading(None);
-        self.packs.insert(pack.clone(), Pack { file, host, tools: Vec::new(), state, settled: false });
+    fn decided(
+        &mut self,
+        name: &str,
+        refused: Option<LeftOut>,
+        launch: Option<Box<TrustedLaunch>>,
+        ctx: &mut Context<Self>,
+    ) {
+        if let Some(load) = &mut self.load {
+            load.undecided = load.undecided.saturating_sub(1);
+        }
+        if let Some(left_out) = refused {
+            skipped(&left_out);
+            self.skipped.push(left_out);
+        }
+        match (self.packs.get(name), launch) {
+            (Some(pack), Some(launch)) if pack.launch == *launch && !pack.is_failed() => {}
+            (Some(_), launch) => self.end(name, launch),
+            (None, Some(launch)) => match self.ending.get_mut(name) {
+                Some(after) => *after = Some(launch),
+                None => self.start(*launch, ctx),
+            },
+            (None, None) => {}
+        }
+    }
 
-        let child = ChildSpec::supervisor(spec, SupervisorRef::new());
-        let (servers, loader, name) = (self.shared.servers.clone(), self.shared.me.clone(), pack.clone());
+    /// Takes a pack's tools away now, lets its calls end for a while, then ends its server; `after` starts when nothing of it is left.
+    fn end(&mut self, name: &str, after: Option<Box<TrustedLaunch>>) {
+        let Some(pack) = self.packs.remove(name) else { return };
+        let what = if after.is_some() { "replaced" } else { "ended" };
+        tracing::info!("pack '{name}' is {what}");
+        self.ending.insert(name.to_owned(), after);
+        let (servers, me, pack_name) = (self.shared.servers.clone(), self.shared.me.clone(), name.to_owned());
         tokio::task::spawn_local(async move {
-            if let Err(error) = servers.start_child(child).await
-                && let Err(refusal) = loader.post(ToLoader::NotStarted { pack: name, why: error.to_string() }).await
-            {
-                tracing::warn!("a pack was not started ({error}), and the loader is {refusal}");
+            pack.finish(&pack_name).await;
+            servers.stop_child(&pack::supervisor(&pack_name)).await;
+            if let Err(refusal) = me.post(ToLoader::Gone { pack: pack_name }).await {
+                tracing::debug!("a pack has ended, and the loader is {refusal}");
             }
         });
-        ctx.notify_later(ToLoader::Overdue { pack }, overdue);
     }
 
-    fn host(&mut self, name: &str, event: HostEvent) {
-        let Some(pack) = self.packs.get_mut(name) else { return };
+    fn host(&mut self, name: &str, start: u64, event: HostEvent) {
+        // What an earlier server of this name says late is not about this one.
+        let Some(pack) = self.packs.get_mut(name).filter(|pack| pack.start == start) else { return };
         match event {
             HostEvent::Up { tools, warnings: _ } => {
                 pack.offer(tools);
-                pack.settled = true;
                 tracing::info!("pack '{name}' is up with {} tool(s)", pack.tools.len());
             }
             HostEvent::ToolsChanged { tools } => {
                 pack.offer(tools);
-                pack.settled = true;
                 tracing::info!("pack '{name}' has {} tool(s) now", pack.tools.len());
             }
             HostEvent::Down { reason } => {
@@ -214,76 +236,61 @@ impl Loader {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let tools = self.shared.own.iter().chain(self.packs.values().flat_map(|pack| &pack.tools)).map(Arc::clone);
-        let loading = self.packs.iter().filter(|(_, pack)| matches!(pack.state, State::Loading(_)));
-        let catalogue = Catalogue::new(tools, loading.map(|(name, _)| name.clone()).collect());
+        let starting =
+            self.packs.iter().filter(|(_, pack)| matches!(pack.state, State::Loading(_))).map(|(name, _)| name);
+        let restarting = self.ending.iter().filter(|(_, after)| after.is_some()).map(|(name, _)| name);
+        let catalogue = Catalogue::new(tools, starting.chain(restarting).cloned().collect());
         self.shared.catalogue.send_replace(Arc::new(catalogue));
-        if self.is_read && self.shared.first_load.borrow().is_none() && self.packs.values().all(|pack| pack.settled) {
-            self.shared.first_load.send_replace(Some(Arc::new(self.summary())));
-        }
+        self.finish_load();
     }
 
-    fn summary(&self) -> LoadSummary {
-        let mut summary =
-            LoadSummary { skipped: self.skipped.clone(), failed: self.failed.clone(), ..LoadSummary::default() };
-        for (name, pack) in &self.packs {
-            let reason = match &pack.state {
-                State::Up => {
-                    summary.loaded.push(name.clone());
-                    summary.tools += pack.tools.len();
-                    continue;
+    /// The load is over when all is decided and each pack is up, has failed, or has had its time.
+    fn finish_load(&mut self) {
+        let is_settled = self.ending.values().all(Option::is_none) && self.packs.values().all(|pack| pack.is_settled);
+        let Some(load) = self.load.take_if(|load| load.is_read && load.undecided == 0 && is_settled) else { return };
+        let summary = Arc::new(self.summary());
+        for told in load.told {
+            // Who went away does not want to know.
+            drop(told.send(Arc::clone(&summary)));
+        }
+        self.shared.first_load.send_if_modified(|first| first.replace(Arc::clone(&summary)).is_none());
+        if !self.next.is_empty() {
+            let told = std::mem::take(&mut self.next);
+            self.begin(told);
+        }
+    }
+}
+
+fn skipped(left_out: &LeftOut) {
+    tracing::warn!("pack '{}' from {} is skipped: {}", left_out.pack, left_out.file, left_out.reason);
+}
+
+/// Takes a pack through the gate, and, if it may not pass, the user's own one below it.
+async fn decide(gate: Gate, Wanted { plan, fallback }: Wanted, loader: ActorRef<Loader>) {
+    let (pack, file) = (plan.pack.to_string(), plan.source.file.clone());
+    let (refused, launch) = match gate.decide(plan, fallback.clone()).await {
+        Ok(launch) => (None, Some(launch)),
+        Err(reason) => {
+            let (below, reason) = match fallback {
+                None => (None, reason),
+                Some(below) => {
+                    (passed(&gate, below).await, format!("{reason}; your global pack '{pack}' stays active"))
                 }
-                State::Failed(reason) => reason.clone(),
-                State::Loading(Some(reason)) => format!("{reason}; it is started again"),
-                State::Loading(None) => "it has not answered yet; it registers when it does".to_owned(),
             };
-            summary.failed.push(LeftOut { pack: name.clone(), file: pack.file.clone(), reason });
+            (Some(LeftOut { pack: pack.clone(), file, reason }), below)
         }
-        summary
+    };
+    let decided = ToLoader::Decided { pack, refused, launch: launch.map(Box::new) };
+    if let Err(refusal) = loader.post(decided).await {
+        tracing::debug!("a pack was decided on, and the loader is {refusal}");
     }
 }
 
-/// Brings a server's latest state to the loader. Only the latest counts: each event says all that is so from then on, and so
-/// a flood of them costs nothing and none that matters is lost.
-async fn pass_on(mut news: watch::Receiver<Option<HostEvent>>, pack: String, loader: ActorRef<Loader>) {
-    while news.changed().await.is_ok() {
-        let Some(event) = news.borrow_and_update().clone() else { continue };
-        while let Err(refusal) = loader.send(ToLoader::Host { pack: pack.clone(), event: event.clone() }).await {
-            if refusal == Refusal::Stopped {
-                return;
-            }
-            tokio::time::sleep(COLLECT).await;
-        }
-    }
-}
-
-impl Pack {
-    fn offer(&mut self, tools: Vec<ToolSpec>) {
-        self.state = State::Up;
-        self.tools = tools
-            .into_iter()
-            .filter(|spec| {
-                let bytes = encode(&WireTool::from(spec)).len();
-                if bytes > TOOL_BYTES {
-                    tracing::warn!(
-                        "tool {} is not offered: its description has {bytes} bytes, at most {TOOL_BYTES} travel",
-                        spec.name
-                    );
-                }
-                bytes <= TOOL_BYTES
-            })
-            .map(|spec| Arc::new(Tool { spec, host: Arc::clone(&self.host) }))
-            .collect();
-    }
-
-    fn fail(&mut self, name: &str, reason: &str) {
-        let reason = plain(reason);
-        tracing::warn!("pack '{name}' has failed: {reason}");
-        self.tools.clear();
-        self.state = State::Failed(reason);
-        self.settled = true;
-    }
+async fn passed(gate: &Gate, plan: LaunchPlan) -> Option<TrustedLaunch> {
+    let pack = plan.pack.clone();
+    gate.decide(plan, None).await.inspect_err(|reason| tracing::warn!("pack '{pack}': {reason}")).ok()
 }
 
 impl Actor for Loader {
@@ -291,24 +298,12 @@ impl Actor for Loader {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         if self.shared.no_packs {
-            self.is_read = true;
+            self.load = Some(Load { told: Vec::new(), is_read: true, undecided: 0 });
             return self.publish();
         }
         self.publish();
-        let (paths, local, loader) = (self.shared.paths.clone(), self.shared.local, self.shared.me.clone());
-        let reading = tokio::task::spawn_blocking(move || packs::read(&paths, local));
-        ctx.spawn(actix::fut::wrap_future(async move {
-            let packs = match reading.await {
-                Ok(packs) => packs,
-                Err(error) => {
-                    tracing::error!("the pack folders could not be read: {error}");
-                    Packs::default()
-                }
-            };
-            if let Err(refusal) = loader.post(ToLoader::Read(Box::new(packs))).await {
-                tracing::error!("the packs are not loaded: the loader is {refusal}");
-            }
-        }));
+        ctx.spawn(actix::fut::wrap_future(watcher::watch(self.shared.paths.clone(), self.shared.local)));
+        self.begin(Vec::new());
     }
 }
 
@@ -317,16 +312,39 @@ impl Handler<ToLoader> for Loader {
 
     fn handle(&mut self, message: ToLoader, ctx: &mut Self::Context) {
         match message {
-            ToLoader::Read(packs) => return self.read(*packs, ctx),
-            ToLoader::Host { pack, event } => self.host(&pack, event),
-            ToLoader::NotStarted { pack: name, why } => {
-                if let Some(pack) = self.packs.get_mut(&name) {
+            ToLoader::Load(told) if self.shared.no_packs => {
+                drop(told.send(Arc::default()));
+                return;
+            }
+            // Dropped, who asks hears that it was not done.
+            ToLoader::Load(_) if self.next.len() >= MAX_WAITING => return,
+            ToLoader::Load(told) if self.load.is_some() => return self.next.push(told),
+            ToLoader::Load(told) => return self.begin(vec![told]),
+            ToLoader::List(tell) => {
+                drop(tell.send(self.statuses()));
+                return;
+            }
+            ToLoader::Stop { pack, tell } => {
+                let was_there = self.packs.contains_key(pack.as_str());
+                self.end(pack.as_str(), None);
+                tell.send(was_there).unwrap_or_else(|_| tracing::debug!("nobody waits for the end of pack '{pack}'"));
+            }
+            ToLoader::Read(packs) => self.read(*packs),
+            ToLoader::Decided { pack, refused, launch } => self.decided(&pack, refused, launch, ctx),
+            ToLoader::Host { pack, start, event } => self.host(&pack, start, event),
+            ToLoader::NotStarted { pack: name, start, why } => {
+                if let Some(pack) = self.packs.get_mut(&name).filter(|pack| pack.start == start) {
                     pack.fail(&name, &why);
                 }
             }
-            ToLoader::Overdue { pack } => {
-                if let Some(pack) = self.packs.get_mut(&pack) {
-                    pack.settled = true;
+            ToLoader::Overdue { pack, start } => {
+                if let Some(pack) = self.packs.get_mut(&pack).filter(|pack| pack.start == start) {
+                    pack.is_settled = true;
+                }
+            }
+            ToLoader::Gone { pack } => {
+                if let Some(Some(launch)) = self.ending.remove(&pack) {
+                    self.start(*launch, ctx);
                 }
             }
         }

@@ -15,6 +15,7 @@ use super::doctor;
 use super::login::{self, LoginArgs};
 use super::packs::{self, PacksCommand};
 use super::trace::{self, TraceArgs};
+use super::trust::{self, TrustCommand};
 use crate::api::Verdict;
 
 const EXAMPLES: &str = "\
@@ -159,6 +160,12 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: Option<ToolsCommand>,
     },
+    /// What of a working directory may be loaded, and who said so
+    #[command(after_help = trust::EXAMPLES)]
+    Trust {
+        #[command(subcommand)]
+        command: Option<TrustCommand>,
+    },
     /// Pack files
     #[command(after_help = packs::EXAMPLES)]
     Packs {
@@ -259,6 +266,8 @@ pub(super) enum SessionsCommand {
 pub(super) enum ToolsCommand {
     /// List this machine's tools (the default); starts the packs, asks them, and ends
     List,
+    /// Let this home's running Foot read its packs again; what it asks, it asks at its own terminal
+    Reload,
     /// Call one tool and print what it gives
     Call(CallArgs),
 }
@@ -415,6 +424,26 @@ mod tests {
             ("login", false),
             ("doctor --json", true),
             ("packs diff", true),
+            ("trust", true),
+            ("trust list --json", true),
+            ("trust show a", true),
+            ("trust show a__b", false),
+            ("trust review", true),
+            ("trust revoke", false),
+            ("trust revoke a", true),
+            ("trust revoke --project", true),
+            ("trust revoke --all", true),
+            ("trust revoke a --all", false),
+            ("trust deny a", true),
+            ("trust undeny a", true),
+            ("trust prune", true),
+            ("trust log", true),
+            ("trust allow --pack a", false),
+            ("trust allow --pack a --digest sha256:12", false),
+            (
+                "trust allow --pack a --digest sha256:0000000000000000000000000000000000000000000000000000000000000000",
+                true,
+            ),
             ("packs diff a", true),
             ("shout", false),
         ] {

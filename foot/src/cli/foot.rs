@@ -24,7 +24,7 @@ use super::rest::Rest;
 use super::settings::token;
 use crate::actors::catalogue::Catalogue;
 use crate::api::Token;
-use crate::engine::{self, Connection, Foot, FootConfig, LoadSummary, LocalCall};
+use crate::engine::{self, Connection, Foot, FootConfig, LoadSummary, LocalCall, PackStatus};
 
 /// How long `run` waits for the Brain to answer its hello. The Brain was there a moment ago.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
@@ -98,6 +98,16 @@ impl LocalFoot {
     /// Resolves when the Foot has given up on itself.
     pub(super) async fn ended(&self) -> ExitReason {
         self.0.ended().await
+    }
+
+    /// Reads the packs again; comes back when each is up, has failed, or has had its time.
+    pub(super) async fn reload(&self) -> Arc<LoadSummary> {
+        self.0.reload().await
+    }
+
+    /// Every pack, with how it is.
+    pub(super) async fn packs(&self) -> Vec<PackStatus> {
+        self.0.packs().await
     }
 
     /// The tools as of now.

@@ -1,6 +1,6 @@
 //! `--rest-api`: a small HTTP interface for debugging this Foot, for programs of the same user on the same machine.
 //!
-//! It lists and calls tools. It answers no question: what needs a yes is asked at the terminal, if this
+//! It lists and calls tools and loads packs anew. It answers no question: what needs a yes is asked at the terminal, if this
 //! process has one, and refused otherwise.
 
 use std::net::SocketAddr;
@@ -15,7 +15,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
@@ -99,6 +98,7 @@ fn routes(shared: Shared) -> Router {
     Router::new()
         .route("/tools", get(tools))
         .route("/tools/{name}/call", post(call))
+        .route("/tools/reload", post(reload))
         .route("/packs", get(packs))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "not_found", "there is no such route") })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -164,14 +164,18 @@ async fn tools(State(shared): State<Shared>) -> Response {
 
 async fn packs(State(shared): State<Shared>) -> Response {
     let Some(foot) = shared.foot.upgrade() else { return gone() };
-    match foot.first_load().now_or_never() {
-        Some(summary) => Json(json!({
-            "loading": false, "loaded": summary.loaded, "tools": summary.tools,
-            "skipped": left(&summary.skipped), "failed": left(&summary.failed), "summary": summary.to_string(),
-        }))
-        .into_response(),
-        None => Json(json!({ "loading": true })).into_response(),
-    }
+    Json(json!({ "packs": foot.packs().await })).into_response()
+}
+
+/// Packs that ask are asked at the terminal, if there is one.
+async fn reload(State(shared): State<Shared>) -> Response {
+    let Some(foot) = shared.foot.upgrade() else { return gone() };
+    let summary = foot.reload().await;
+    Json(json!({
+        "summary": summary.to_string(), "loaded": summary.loaded, "tools": summary.tools,
+        "skipped": left(&summary.skipped), "failed": left(&summary.failed),
+    }))
+    .into_response()
 }
 
 fn left(packs: &[LeftOut]) -> Vec<Value> {

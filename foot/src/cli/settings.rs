@@ -27,6 +27,8 @@ pub struct Environment {
     pub foot_tools_dir: Option<PathBuf>,
     /// The program that guards child processes; without one this program itself.
     pub program: Option<PathBuf>,
+    /// The Brain is the project's choice: it gets no token that was meant for another one.
+    pub project_brain: bool,
 }
 
 impl Environment {
@@ -39,6 +41,7 @@ impl Environment {
             token: std::env::var("VANCE_TOKEN").ok().filter(|t| !t.trim().is_empty()),
             foot_tools_dir: path("VANCE_FOOT_TOOLS_DIR"),
             program: None,
+            project_brain: false,
         }
     }
 
@@ -70,7 +73,7 @@ pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Co
 /// The token for a Brain: the variable's, else the one of `vancetope login` for this very Brain, else, on the Brain's own machine, the
 /// one that the Brain left in the home. No stored token serves for another Brain than its own.
 pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Option<Token> {
-    if let Some(text) = &environment.token {
+    if let (Some(text), false) = (&environment.token, environment.project_brain) {
         return Some(Token::new(text));
     }
     match Access::read(home) {
@@ -82,7 +85,7 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
         Ok(None) => {}
         Err(error) => tracing::warn!("{error}; going on without it"),
     }
-    if !is_loopback(brain) {
+    if environment.project_brain || !is_loopback(brain) {
         return None;
     }
     let path = home.join("brain").join("local.token");
@@ -115,11 +118,14 @@ mod tests {
         std::fs::write(home.path().join("brain/local.token"), "from-file\n").unwrap();
         let with = Environment { token: Some("from-variable".to_owned()), ..Environment::default() };
         let without = Environment::default();
+        let theirs = Environment { project_brain: true, ..with.clone() };
         for (environment, url, want) in [
             (&without, "http://127.0.0.1:9990", Some("from-file")),
             (&without, "https://brain.example.org", None),
             (&with, "http://127.0.0.1:9990", Some("from-variable")),
             (&with, "https://brain.example.org", Some("from-variable")),
+            (&theirs, "http://127.0.0.1:9990", None),
+            (&theirs, "https://brain.example.org", None),
         ] {
             let got = token(environment, home.path(), &Url::parse(url).unwrap());
             assert_eq!(got.as_ref().map(Token::reveal), want, "{url}");

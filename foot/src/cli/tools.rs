@@ -14,6 +14,7 @@ use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
 use crate::api::{CallOutput, CallRequest};
+use crate::control::{Answer, Reached, Request, every_foot};
 
 /// Runs the command.
 pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Result<u8, Failure> {
@@ -24,6 +25,7 @@ pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Resu
             foot.shutdown().await;
             ended
         }
+        ToolsCommand::Reload => reload(context).await,
         ToolsCommand::Call(args) if args.via_brain => call_via_brain(context, args).await,
         ToolsCommand::Call(args) => {
             let foot = LocalFoot::offline(context)?;
@@ -32,6 +34,44 @@ pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Resu
             ended
         }
     }
+}
+
+/// Tells every running Foot of this home.
+async fn reload(context: &mut Context) -> Result<u8, Failure> {
+    let state = context.home()?.join("state");
+    let feet = tokio::select! {
+        feet = every_foot(&state, &Request::Reload) => feet,
+        _ = context.interrupts.next() => return Err(Failure::Foot("interrupted; a Foot that was told goes on".to_owned())),
+    };
+    if feet.is_empty() {
+        let why = "no Foot of this home is running, so there is nothing to reload; packs are read when one starts (`vancetope`, `vancetope --daemon`)";
+        return Err(Failure::Foot(why.to_owned()));
+    }
+    let mut exit = EXIT_OK;
+    let mut said = Vec::new();
+    for Reached { slot, answer } in feet {
+        let answer = answer.unwrap_or_else(|error| Answer { error: Some(error.to_string()), ..Answer::default() });
+        match (answer.ok, &answer.summary) {
+            (true, Some(summary)) => {
+                for left in &answer.left_out {
+                    let (pack, file, reason) = (plain(&left.pack), plain(&left.file), plain(&left.reason));
+                    context.screen.remark(&format!("{slot}: {pack} ({file}): {reason}"));
+                }
+                if !context.screen.json {
+                    context.screen.line(&format!("{slot}: {}", plain(summary)))?;
+                }
+            }
+            (_, _) => {
+                exit = EXIT_FAILED;
+                context.screen.remark(&format!("{slot}: {}", plain(answer.error.as_deref().unwrap_or("no answer"))));
+            }
+        }
+        said.push(json!({"foot": slot, "answer": answer}));
+    }
+    if context.screen.json {
+        context.screen.value(&json!({"feet": said}))?;
+    }
+    Ok(exit)
 }
 
 /// Lists the tools of a Foot, once its packs have loaded.

@@ -141,6 +141,9 @@ mod tests {
         assert!(!check(&changed).changed.contains("p__a") && store.waiting(Origin::Project, &pack).unwrap().is_empty());
         store.forget(Origin::Project, &pack).unwrap();
         assert!(check(&[tool("p__z", "z")]).is_empty());
-        assert!(store.check(Origin::Global, &pack, &[tool("p__y", "y")]).unwrap().is_empty(), "another pack of this name");
+        assert!(
+            store.check(Origin::Global, &pack, &[tool("p__y", "y")]).unwrap().is_empty(),
+            "another pack of this name"
+        );
     }
 }

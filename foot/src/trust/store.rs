@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use vance_shared::doc::Problem;
 use vance_shared::gate::Book;
 
 use super::safe::{Distrust, Found, Own};
@@ -9,9 +10,13 @@ use super::safe::{Distrust, Found, Own};
 /// Largest file: what the book's reader takes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// `trusted-packs.yaml` of a home.
+/// `trusted-packs.yaml` of a home, or its like.
 #[derive(Debug, Clone)]
-pub struct Store(Own);
+pub struct Store {
+    file: Own,
+    empty: fn() -> Book,
+    parse: fn(&str, &str) -> Result<Book, Vec<Problem>>,
+}
 
 /// What the file says.
 #[derive(Debug, Default)]
@@ -26,25 +31,32 @@ pub struct Reading {
 
 impl Store {
     /// `project`: the canonical working directory, in which no store counts.
-    pub fn new(home: &Path, file: &str, project: Option<&Path>) -> Self {
-        Self(Own::new(home.join(file), project, MAX_BYTES))
+    pub fn packs(home: &Path, project: Option<&Path>) -> Self {
+        let file = Own::new(home.join(super::STORE), project, MAX_BYTES);
+        Self { file, empty: Book::empty, parse: Book::parse }
+    }
+
+    /// The same for Brains that projects name.
+    pub fn brains(home: &Path, project: Option<&Path>) -> Self {
+        let file = Own::new(home.join(super::BRAINS), project, MAX_BYTES);
+        Self { file, empty: Book::brains, parse: Book::parse_brains }
     }
 
     /// Reads the file. What may not be believed trusts nothing, and is no reason to stop.
     pub fn read(&self) -> Reading {
         let distrust = |why: String| Some(format!("nothing is trusted: {why}"));
-        match self.0.read() {
+        match self.file.read() {
             Ok(Found { text, notices }) => match self.parse(text.as_deref()) {
                 Ok(book) => Reading { book, distrust: None, notices },
-                Err(corrupt) => Reading { book: Book::empty(), distrust: distrust(corrupt.to_string()), notices },
+                Err(corrupt) => Reading { book: (self.empty)(), distrust: distrust(corrupt.to_string()), notices },
             },
-            Err(why) => Reading { distrust: distrust(why.to_string()), ..Reading::default() },
+            Err(why) => Reading { book: (self.empty)(), distrust: distrust(why.to_string()), notices: Vec::new() },
         }
     }
 
     /// Changes the file under its lock. A file that is not understood, or not believed, is left alone.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Book) -> T) -> Result<T, Distrust> {
-        self.0.edit(|text| {
+        self.file.edit(|text| {
             let before = self.parse(text)?;
             let mut book = before.clone();
             let result = change(&mut book);
@@ -58,12 +70,12 @@ impl Store {
 
     /// The file as people see it.
     pub fn shown(&self) -> String {
-        self.0.shown()
+        self.file.shown()
     }
 
     fn parse(&self, text: Option<&str>) -> Result<Book, Distrust> {
-        let Some(text) = text else { return Ok(Book::empty()) };
-        Book::parse(&self.shown(), text).map_err(|problems| {
+        let Some(text) = text else { return Ok((self.empty)()) };
+        (self.parse)(&self.shown(), text).map_err(|problems| {
             let said: Vec<String> = problems.iter().take(3).map(ToString::to_string).collect();
             Distrust::Corrupt(said.join("; "))
         })

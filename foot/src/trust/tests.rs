@@ -62,8 +62,16 @@ fn every_change_asks_again() {
         ("a secret", stdio(r#"["npx","a"],"env":{"A":"${env:A}"}"#), stdio(r#"["npx","a"],"env":{"A":"${env:B}"}"#)),
         ("the folder", stdio(r#"["npx","a"]"#), stdio(r#"["npx","a"],"cwd":".""#)),
         ("the address", http(r#""url":"https://a.example/mcp""#), http(r#""url":"https://a.example.evil/mcp""#)),
-        ("a header", http(r#""url":"https://a.example","headers":{"X":"1"}"#), http(r#""url":"https://a.example","headers":{"X":"${env:A}"}"#)),
-        ("what is added to calls", stdio(r#"["npx","a"],"defaultArgs":{"a":1}"#), stdio(r#"["npx","a"],"defaultArgs":{"a":2}"#)),
+        (
+            "a header",
+            http(r#""url":"https://a.example","headers":{"X":"1"}"#),
+            http(r#""url":"https://a.example","headers":{"X":"${env:A}"}"#),
+        ),
+        (
+            "what is added to calls",
+            stdio(r#"["npx","a"],"defaultArgs":{"a":1}"#),
+            stdio(r#"["npx","a"],"defaultArgs":{"a":2}"#),
+        ),
     ];
     for (what, before, after) in pairs {
         allow(&trust, &before);
@@ -88,7 +96,8 @@ fn two_spellings_of_a_project_are_one_and_another_project_is_another() {
     allow(&trust, &pack);
     symlink(dir.path().join("repo"), dir.path().join("link")).unwrap();
     std::fs::create_dir(dir.path().join("other")).unwrap();
-    for (spelling, want) in [("repo", "trusted"), ("repo/../repo/.", "trusted"), ("link", "trusted"), ("other", "ask")] {
+    for (spelling, want) in [("repo", "trusted"), ("repo/../repo/.", "trusted"), ("link", "trusted"), ("other", "ask")]
+    {
         let trust = Trust::new(&dir.path().join("home"), &dir.path().join(spelling));
         assert_eq!(judged(&trust, &pack), want, "{spelling}");
     }
@@ -139,7 +148,8 @@ fn whose_a_home_is() {
     let repo = dir.path().join("repo");
     std::fs::create_dir_all(repo.join("inside")).unwrap();
     symlink(repo.join("inside"), dir.path().join("link")).unwrap();
-    for (home, want) in [("home", true), ("repository", true), ("repo", false), ("repo/inside", false), ("link", false)] {
+    for (home, want) in [("home", true), ("repository", true), ("repo", false), ("repo/inside", false), ("link", false)]
+    {
         assert_eq!(is_own_home(&dir.path().join(home), &repo), want, "{home}");
     }
     let user = std::env::home_dir().unwrap();

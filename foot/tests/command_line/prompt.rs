@@ -98,6 +98,24 @@ fn commands_answer_and_a_goal_is_not_submitted() {
 }
 
 #[test]
+fn reload_starts_what_is_new_and_says_what_became_of_it() {
+    let (home, brain) = (home(), FakeBrain::start());
+    let mut terminal = at_prompt(home.path(), &brain, &[]);
+    std::fs::write(home.path().join("go"), "").unwrap();
+    slow_pack(home.path());
+    terminal.types("/tools reload\r");
+    terminal.shows("pack 'slow' has failed");
+    terminal.shows("loaded 0 pack(s) \u{2192} 0 tool(s); 0 skipped, 1 failed");
+    terminal.ends_with("\u{203a}");
+    terminal.types("/packs\r");
+    terminal.shows("it ended with exit code 3");
+    terminal.ends_with("\u{203a}");
+    std::fs::remove_file(home.path().join("vance/foot-tools/slow.json")).unwrap();
+    terminal.types("/tools-reload\r");
+    terminal.shows("loaded 0 pack(s) \u{2192} 0 tool(s); 0 skipped, 0 failed");
+}
+
+#[test]
 fn tab_completes_commands_tools_and_files() {
     let (home, brain) = (home(), FakeBrain::start());
     for file in ["plan.yaml", "two words.yaml"] {

@@ -24,8 +24,9 @@ async fn says(world: &World, line: &str) -> String {
 async fn a_secret_is_unreadable_with_it_and_readable_without() {
     for (sandbox, readable) in [("off", true), ("on", false)] {
         let world = world(sandbox);
-        for file in [world.outside.join("secret"), world.home.join("access.yaml")] {
-            let text = says(&world, &format!("cat {}", file.display())).await;
+        // By their way from the project: a rule refuses words that name the home.
+        for file in ["outside/secret", "home/access.yaml"] {
+            let text = says(&world, &format!("cat $(dirname $PWD)/{file}")).await;
             assert_eq!(text.contains("the secret"), readable, "sandbox {sandbox}: {text}");
             assert_eq!(text.contains("Permission denied"), !readable, "sandbox {sandbox}: {text}");
         }

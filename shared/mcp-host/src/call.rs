@@ -105,6 +105,8 @@ pub(crate) struct InputRequired {
 pub(crate) struct InputRequest {
     #[serde(default)]
     pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) params: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -120,10 +122,18 @@ struct CallResult {
     result_type: Option<String>,
 }
 
-/// The verdict on a reply.
+/// The verdict on a reply to a call.
 pub(crate) fn judge(reply: Reply) -> Answer {
-    Answer::Finished(match reply {
-        Reply::Result(raw) => return result(&raw),
+    match settle(reply) {
+        Ok(raw) => result(&raw),
+        Err(outcome) => Answer::Finished(outcome),
+    }
+}
+
+/// A reply's result, or the verdict on what came instead.
+pub(crate) fn settle(reply: Reply) -> Result<Raw, Outcome> {
+    Err(match reply {
+        Reply::Result(raw) => return Ok(raw),
         Reply::Error { code, message } => Outcome::failed("mcp_error", format!("{message} (JSON-RPC error {code})")),
         Reply::Lost { why, began: false } => Outcome::failed("unavailable", format!("{why}; nothing ran")),
         Reply::Lost { why, began: true } => {
@@ -133,6 +143,18 @@ pub(crate) fn judge(reply: Reply) -> Answer {
         Reply::Refused(why) => Outcome::failed("unauthorized", format!("{why}; nothing ran")),
         Reply::Busy => Outcome::failed("busy", "the server does not take more calls at the moment; nothing ran"),
     })
+}
+
+/// What a server wants before it gives the result, if this is no result yet.
+pub(crate) fn input_of(raw: &Raw) -> Option<InputRequired> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind {
+        #[serde(default)]
+        result_type: Option<String>,
+    }
+    let kind: Kind = raw.to().ok()?;
+    kind.result_type.filter(|word| word == "input_required").and_then(|_| raw.to().ok())
 }
 
 fn result(raw: &Raw) -> Answer {

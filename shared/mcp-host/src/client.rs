@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ErrorData, Implementation, ListRootsResult, LoggingLevel,
-    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion, Root,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
+    LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion, Root,
     RootsCapabilities,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
@@ -17,10 +19,13 @@ use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use crate::handle::{HostEnv, Progress};
-use crate::people::People;
+use crate::people::{People, SAMPLING_IS_OFF};
 
 /// Longest server log message that is kept.
 const LOG_CHARS: usize = 2_000;
+/// Log messages of one server that are kept in one window.
+const LOGS_PER_WINDOW: u32 = 200;
+const LOG_WINDOW: Duration = Duration::from_secs(10);
 
 /// Who waits for progress over HTTP, by the SDK's token. A lock, because the SDK's tasks report and every caller registers; one map operation each.
 #[derive(Debug, Default, Clone)]
@@ -44,6 +49,8 @@ pub(crate) struct Client {
     pack: PackName,
     config: ClientConfig,
     roots: Vec<Root>,
+    people: People,
+    logs: LogLines,
     /// Rung when the server's tools may have changed; any number of rings before it is heard are one.
     changed: Arc<Notify>,
     listeners: Listeners,
@@ -53,7 +60,7 @@ impl Client {
     pub(crate) fn new(
         pack: PackName,
         env: &HostEnv,
-        _people: &People,
+        people: &People,
         changed: Arc<Notify>,
         listeners: Listeners,
     ) -> Self {
@@ -62,14 +69,43 @@ impl Client {
         if !roots.is_empty() {
             capabilities.roots = Some(RootsCapabilities::default());
         }
+        if people.elicit.is_some() {
+            capabilities.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+        }
         let mut config =
             ClientConfig::new(capabilities, Implementation::new(env.client_name.clone(), env!("CARGO_PKG_VERSION")));
         config.protocol_version = ProtocolVersion::V_2025_11_25;
-        Self { pack, config, roots, changed, listeners }
+        Self { pack, config, roots, people: people.clone(), logs: LogLines::default(), changed, listeners }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.config
+    }
+}
+
+/// How many log lines are shown: a server that floods the log hides the others'.
+#[derive(Debug, Default)]
+struct LogLines(Mutex<(Option<Instant>, u32)>);
+
+enum Next {
+    Show,
+    /// The first one too many.
+    Mute,
+    Muted,
+}
+
+impl LogLines {
+    fn next(&self, now: Instant) -> Next {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.0.is_none_or(|begin| now.duration_since(begin) >= LOG_WINDOW) {
+            *lines = (Some(now), 0);
+        }
+        lines.1 = lines.1.saturating_add(1);
+        match lines.1 {
+            ..=LOGS_PER_WINDOW => Next::Show,
+            n if n == LOGS_PER_WINDOW + 1 => Next::Mute,
+            _ => Next::Muted,
+        }
     }
 }
 
@@ -111,7 +147,37 @@ impl ClientHandler for Client {
         Ok(ListRootsResult::new(self.roots.clone()))
     }
 
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, McpError> {
+        let params = serde_json::to_value(&request).unwrap_or_default();
+        let answer = tokio::select! {
+            answer = self.people.ask(&self.pack, &params) => answer,
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the question was withdrawn", None)),
+        };
+        serde_json::from_value(answer).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    async fn create_message(
+        &self,
+        _: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, McpError> {
+        tracing::warn!(pack = %self.pack, "{SAMPLING_IS_OFF}");
+        Err(ErrorData::invalid_request(SAMPLING_IS_OFF, None))
+    }
+
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
     }
 
@@ -126,6 +192,14 @@ impl ClientHandler for Client {
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
+        match self.logs.next(Instant::now()) {
+            Next::Show => {}
+            Next::Mute => {
+                tracing::warn!(pack = %self.pack, "the server logs more than {LOGS_PER_WINDOW} lines in {} s; more are left out", LOG_WINDOW.as_secs());
+                return;
+            }
+            Next::Muted => return,
+        }
         let text = params.data.as_str().map_or_else(|| params.data.to_string(), str::to_owned);
         let text = plain(&text.chars().take(LOG_CHARS).collect::<String>());
         let logger = plain(params.logger.as_deref().unwrap_or("-"));
@@ -143,6 +217,16 @@ impl ClientHandler for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_log_lines_is_named_once_and_ends_with_its_window() {
+        let (lines, begin) = (LogLines::default(), Instant::now());
+        let count = |now: Instant, of: fn(&Next) -> bool| (0..1_000).filter(|_| of(&lines.next(now))).count();
+        assert_eq!(count(begin, |next| matches!(next, Next::Show)), 200);
+        assert_eq!(count(begin, |next| !matches!(next, Next::Muted)), 0);
+        let later = begin + LOG_WINDOW;
+        assert_eq!(count(later, |next| matches!(next, Next::Mute)), 1);
+    }
 
     #[test]
     fn a_root_is_a_uri() {

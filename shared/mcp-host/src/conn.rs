@@ -36,6 +36,24 @@ pub(crate) struct Call {
     pub(crate) input: Option<Input>,
 }
 
+/// Any other request, with its parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    pub(crate) params: Map<String, Value>,
+    /// Trace context and id of the call that it belongs to.
+    pub(crate) call: Option<(String, String)>,
+    /// What the server asked for in the round before.
+    pub(crate) input: Option<Input>,
+}
+
+impl Ask {
+    /// A question of our own.
+    pub(crate) fn plain(method: &'static str) -> Self {
+        Self { method, params: Map::new(), call: None, input: None }
+    }
+}
+
 /// Answers to what a server asked in the middle of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Input {
@@ -61,6 +79,14 @@ impl Conn {
         match self {
             Self::Pipes(pipes) => call_over_pipes(pipes, call),
             Self::Http(http) => http.call(call),
+        }
+    }
+
+    /// A request that is no call.
+    pub(crate) fn ask(&self, ask: &Ask) -> InFlight {
+        match self {
+            Self::Pipes(pipes) => ask_over_pipes(pipes, ask),
+            Self::Http(http) => http.ask(ask),
         }
     }
 
@@ -102,7 +128,45 @@ fn call_over_pipes(pipes: &Pipes, call: &Call) -> InFlight {
     pipes.lane.request("tools/call", &params, &meta)
 }
 
+fn ask_over_pipes(pipes: &Pipes, ask: &Ask) -> InFlight {
+    let mut all = ask.params.clone();
+    all.extend(answers(ask.input.as_ref()));
+    let texts: Vec<(&str, String)> = all.iter().map(|(key, value)| (key.as_str(), value.to_string())).collect();
+    let params: Vec<(&str, &str)> = texts.iter().map(|(key, text)| (*key, text.as_str())).collect();
+    let meta = ask
+        .call
+        .iter()
+        .flat_map(|(traceparent, call_id)| [(TRACEPARENT_META, traceparent.clone()), (CALL_ID_META, call_id.clone())]);
+    pipes.lane.request(ask.method, &params, &meta.collect::<Vec<_>>())
+}
+
+/// The members that answer a server's questions.
+fn answers(input: Option<&Input>) -> Map<String, Value> {
+    let mut members = Map::new();
+    if let Some(input) = input {
+        members.insert("inputResponses".to_owned(), Value::Object(input.responses.clone()));
+        members.extend(input.state.as_ref().map(|state| ("requestState".to_owned(), state.value())));
+    }
+    members
+}
+
 impl Http {
+    fn ask(&self, ask: &Ask) -> InFlight {
+        let mut params = ask.params.clone();
+        params.extend(answers(ask.input.as_ref()));
+        let request = serde_json::json!({ "method": ask.method, "params": params });
+        match serde_json::from_value::<ClientRequest>(request) {
+            Ok(request) => {
+                let meta = ask.call.as_ref().map(|(traceparent, call_id)| meta_of(traceparent, call_id));
+                self.send(request, meta)
+            }
+            Err(error) => {
+                let reply = Reply::Error { code: -32602, message: format!("{} cannot be said: {error}", ask.method) };
+                InFlight::new(std::future::ready(reply), mpsc::channel(1).1, |_| {})
+            }
+        }
+    }
+
     fn call(&self, call: &Call) -> InFlight {
         let mut params = CallToolRequestParams::new(call.subtool.clone());
         // Checked before: it is an object.
@@ -111,11 +175,9 @@ impl Http {
             params.input_responses = Some(input.responses.clone().into_iter().collect());
             params.request_state = input.state.as_ref().and_then(|state| state.to().ok());
         }
-        let mut meta = MetaObject::new();
-        meta.0.insert(TRACEPARENT_META.to_owned(), Value::from(call.traceparent.as_str()));
-        meta.0.insert(CALL_ID_META.to_owned(), Value::from(call.call_id.as_str()));
         let request = CallToolRequest::new(params);
-        self.send(ClientRequest::CallToolRequest(request), Some(RequestMetaObject(meta)))
+        let meta = meta_of(&call.traceparent, &call.call_id);
+        self.send(ClientRequest::CallToolRequest(request), Some(meta))
     }
 
     fn send(&self, request: ClientRequest, meta: Option<RequestMetaObject>) -> InFlight {
@@ -141,6 +203,13 @@ impl Http {
         };
         InFlight::new(ended, progress, move |why| drop(cancel.send(why.to_owned())))
     }
+}
+
+fn meta_of(traceparent: &str, call_id: &str) -> RequestMetaObject {
+    let mut meta = MetaObject::new();
+    meta.0.insert(TRACEPARENT_META.to_owned(), Value::from(traceparent));
+    meta.0.insert(CALL_ID_META.to_owned(), Value::from(call_id));
+    RequestMetaObject(meta)
 }
 
 /// One request and its end; with the reason if the server is not there any more. `None`: cancelled, nobody listens.

@@ -98,8 +98,17 @@ pub fn check_program(plan: &LaunchPlan, project: &Project) -> Result<(), String>
     }
 }
 
-/// Whether a launch still finds the files that consent was given to, and no others. The error says what is different.
-pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>) -> Result<(), String> {
+/// When a launch is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Nothing runs yet: a name that no file had must not be one now.
+    Before,
+    /// It runs, and may have made files of its own by now.
+    After,
+}
+
+/// Whether a launch still finds the files that consent was given to. The error says what is different.
+pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>, moment: Moment) -> Result<(), String> {
     if launch.digest().is_none() {
         return Ok(());
     }
@@ -110,7 +119,11 @@ pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>) -> Result<(
     check_program(launch.plan(), &project)?;
     let now = hash(&gate::files(launch.plan(), &project), &project).map_err(|error| why(error.to_string()))?;
     let differs = |one: &[FileHash], other: &[FileHash]| one.iter().find(|file| !other.contains(file)).cloned();
-    match differs(&now, launch.files()).or_else(|| differs(launch.files(), &now)) {
+    let new = match moment {
+        Moment::Before => differs(&now, launch.files()),
+        Moment::After => None,
+    };
+    match new.or_else(|| differs(launch.files(), &now)) {
         None => Ok(()),
         Some(file) => {
             let path = file.path.strip_prefix(project.dir()).unwrap_or(&file.path);

@@ -16,9 +16,11 @@ use vance_shared::tool::ToolSpec;
 use vance_shared::trace::TraceContext;
 
 use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
-use crate::conn::Call;
+use crate::conn::{Ask, Call};
+use crate::people::SAMPLING_IS_OFF;
 use crate::sandbox::Sandbox;
 use crate::shared::{Live, Shared};
+use crate::tools::Work;
 
 /// Rounds in which a server may ask for the roots before it has to answer.
 const INPUT_ROUNDS: u32 = 4;
@@ -176,13 +178,18 @@ impl McpHandle {
             );
         };
         let arguments = match crate::tools::with_defaults(&request.arguments, &route.defaults) {
-            Ok(arguments) => arguments,
+            Ok(arguments) => crate::tools::put_right(arguments, route.coercion.as_deref()),
             Err(why) => return Outcome::failed("invalid_arguments", format!("{}: {why}", request.tool)),
         };
         let span = Span::below(SPAN_MCP_CALL, Kind::Client, request.trace)
             .with(CALL_ID, &request.call_id)
             .with(TOOL, &request.tool)
             .with(PACK, &self.0.plan().pack);
+        if let Work::Read(reading) = route.work {
+            let outcome = reading.run(self, live, &request, &arguments, &span.context().to_string()).await;
+            span.end_as(&outcome);
+            return outcome;
+        }
         let round = Call {
             subtool: route.subtool,
             arguments,
@@ -202,41 +209,85 @@ impl McpHandle {
             match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref()).await {
                 Ended::Reply(reply) => match call::judge(reply) {
                     Answer::Finished(outcome) => return outcome,
-                    Answer::Input(input) => match self.answer(input) {
+                    Answer::Input(input) => match self.answer(input, request, &mut deadline).await {
                         Ok(input) => round.input = Some(input),
                         Err(outcome) => return outcome,
                     },
                 },
-                Ended::Cancelled => {
-                    return Outcome::Cancelled { reason: "cancelled; the server was asked to stop".to_owned() };
-                }
-                Ended::Deadline => {
-                    let seconds = request.timeout.as_secs_f64();
-                    let why = format!(
-                        "no result within {seconds} s without progress; the server was asked to stop, but may have run it"
-                    );
-                    return Outcome::failed("timeout", why);
-                }
+                Ended::Cancelled => return cancelled(),
+                Ended::Deadline => return too_long(request),
             }
         }
-        Outcome::failed("mcp_error", format!("the server asked for input {INPUT_ROUNDS} times without a result"))
+        too_many_rounds()
     }
 
-    /// What a server asks in the middle of a call: the roots are answered, anything else needs a person.
-    fn answer(&self, input: call::InputRequired) -> Result<crate::conn::Input, Outcome> {
+    /// A request that is no call, over all rounds in which the server asks something first.
+    pub(crate) async fn ask(
+        &self,
+        live: &Live,
+        request: &CallRequest,
+        deadline: &mut Deadline,
+        mut ask: Ask,
+    ) -> Result<Raw, Outcome> {
+        for _ in 0..INPUT_ROUNDS {
+            let flight = live.conn.ask(&ask);
+            let raw = match call::wait(flight, deadline, &request.cancel, request.progress.as_ref()).await {
+                Ended::Reply(reply) => call::settle(reply)?,
+                Ended::Cancelled => return Err(cancelled()),
+                Ended::Deadline => return Err(too_long(request)),
+            };
+            let Some(input) = call::input_of(&raw) else { return Ok(raw) };
+            ask.input = Some(self.answer(input, request, deadline).await?);
+        }
+        Err(too_many_rounds())
+    }
+
+    /// What a server asks in the middle of a call: the roots are known, a person is asked, a model is not.
+    async fn answer(
+        &self,
+        input: call::InputRequired,
+        request: &CallRequest,
+        deadline: &mut Deadline,
+    ) -> Result<crate::conn::Input, Outcome> {
         let mut responses = serde_json::Map::new();
         for (key, asked) in &input.input_requests {
-            if asked.method != "roots/list" {
-                let method = vance_shared::show::quoted(&asked.method, 60);
-                return Err(Outcome::failed(
-                    "input_required",
-                    format!("the server asks for {method}, which cannot be answered here"),
-                ));
-            }
-            responses.insert(key.clone(), crate::client::roots_json(self.0.env().project_dir.as_deref()));
+            let answer = match asked.method.as_str() {
+                "roots/list" => crate::client::roots_json(self.0.env().project_dir.as_deref()),
+                "elicitation/create" => {
+                    let answer = tokio::select! {
+                        answer = self.0.people().ask(&self.0.plan().pack, &asked.params) => answer,
+                        () = request.cancel.cancelled() => return Err(cancelled()),
+                    };
+                    // A person's time is not the server's.
+                    deadline.progressed(Instant::now());
+                    answer
+                }
+                "sampling/createMessage" => return Err(Outcome::failed("input_required", SAMPLING_IS_OFF)),
+                other => {
+                    let method = vance_shared::show::quoted(other, 60);
+                    let why = format!("the server asks for {method}, which cannot be answered here");
+                    return Err(Outcome::failed("input_required", why));
+                }
+            };
+            responses.insert(key.clone(), answer);
         }
         Ok(crate::conn::Input { responses, state: input.request_state })
     }
+}
+
+fn cancelled() -> Outcome {
+    Outcome::Cancelled { reason: "cancelled; the server was asked to stop".to_owned() }
+}
+
+fn too_long(request: &CallRequest) -> Outcome {
+    let seconds = request.timeout.as_secs_f64();
+    let why =
+        format!("no result within {seconds} s without progress; the server was asked to stop, but may have run it");
+    Outcome::failed("timeout", why)
+}
+
+fn too_many_rounds() -> Outcome {
+    Outcome::failed("mcp_error", format!("the server asked for input {INPUT_ROUNDS} times without a result"))
 }
 
 impl std::fmt::Debug for McpHandle {

@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::Store;
 use crate::budget::SLOW_RETRY;
-use crate::conn::Conn;
+use crate::conn::Ask;
 use crate::env;
 use crate::handle::{HostEvent, HostState};
 use crate::lane::Reply;
 use crate::link::{self, Link, Reach, Refused};
+use crate::reading::Reading;
 use crate::shared::{Live, Shared};
 use crate::tools::{Listing, Table};
 
@@ -28,6 +29,8 @@ const RELIST_EVERY: Duration = Duration::from_millis(500);
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A login on the command line is noticed within this time.
 const LOOK_FOR_LOGIN: Duration = Duration::from_secs(1);
+/// A server that announces resources or prompts shows them within this time, or is offered without.
+const READABLE_WAIT: Duration = Duration::from_secs(5);
 /// A listening that ended is begun again after this.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -75,11 +78,12 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
         }
     };
     shared.memory().era = link.era();
-    let live = Arc::new(Live { conn, protocol: link.protocol(), table: Default::default() });
+    let readings = link.readings();
+    let live = Arc::new(Live { conn, protocol: link.protocol(), readings, table: Default::default() });
     let listed = tokio::select! {
         () = stop.cancelled() => Err(None),
         why = link.ended() => Err(Some((why, false))),
-        listed = list(&shared, &live.conn) => listed.map_err(Some),
+        listed = list(&shared, &live) => listed.map_err(Some),
     };
     let (table, warnings) = match listed {
         Ok(listed) => listed,
@@ -136,7 +140,7 @@ async fn relist(shared: &Shared, live: &Live, changed: &Notify) {
         changed.notified().await;
         tokio::time::sleep(SETTLE).await;
         let begin = Instant::now();
-        match list(shared, &live.conn).await {
+        match list(shared, live).await {
             Ok((table, warnings)) if table.specs != live.table.load().specs => {
                 for warning in warnings {
                     tracing::warn!(pack = %shared.plan().pack, "{warning}");
@@ -155,15 +159,17 @@ async fn relist(shared: &Shared, live: &Live, changed: &Notify) {
 
 /// The newer way to hear of changes: a subscription. Never ends; waits for ever where the server is of the older kind or announces nothing.
 async fn listen(peer: &Peer<RoleClient>, changed: &Notify) {
-    let announces = peer.peer_info().is_some_and(|info| {
-        let tools = info.capabilities.tools.as_ref();
-        !info.protocol_version.has_initialize() && tools.is_some_and(|tools| tools.list_changed == Some(true))
-    });
-    if !announces {
+    let mut filter = SubscriptionFilter::new();
+    if let Some(info) = peer.peer_info().filter(|info| !info.protocol_version.has_initialize()) {
+        let all = &info.capabilities;
+        let yes = |announces: Option<bool>| announces.filter(|yes| *yes);
+        filter.tools_list_changed = yes(all.tools.as_ref().and_then(|tools| tools.list_changed));
+        filter.resources_list_changed = yes(all.resources.as_ref().and_then(|resources| resources.list_changed));
+        filter.prompts_list_changed = yes(all.prompts.as_ref().and_then(|prompts| prompts.list_changed));
+    }
+    if filter == SubscriptionFilter::new() {
         return std::future::pending().await;
     }
-    let mut filter = SubscriptionFilter::new();
-    filter.tools_list_changed = Some(true);
     loop {
         match peer.listen(filter.clone()).await {
             Ok(mut subscription) => {
@@ -179,22 +185,42 @@ async fn listen(peer: &Peer<RoleClient>, changed: &Notify) {
     }
 }
 
+/// What there is to read: many servers announce resources and prompts and have none, and a tool that reads nothing is only in the way.
+async fn readable(live: &Live, deadline: Instant) -> Vec<Reading> {
+    let limit = deadline.min(Instant::now() + READABLE_WAIT);
+    let probes = live.readings.iter().map(|readings| async move {
+        for method in readings.proofs() {
+            let reply = tokio::time::timeout_at(limit, live.conn.ask(&Ask::plain(method)).end()).await;
+            if let Ok(Reply::Result(page)) = reply
+                && readings.is_proof(&page)
+            {
+                return readings.all().to_vec();
+            }
+        }
+        Vec::new()
+    });
+    futures_util::future::join_all(probes).await.concat()
+}
+
 /// All tools of the server. `Err`: why not, and whether another try alone cannot help.
-async fn list(shared: &Shared, conn: &Conn) -> Result<(Table, Vec<String>), (String, bool)> {
+async fn list(shared: &Shared, live: &Live) -> Result<(Table, Vec<String>), (String, bool)> {
     let plan = shared.plan();
     let mut defaults = serde_json::Value::Object(plan.default_args.clone());
     env::expand_json(&mut defaults, "defaultArgs", &env::ambient()).map_err(|error| (error.to_string(), true))?;
     let defaults = defaults.as_object().cloned().unwrap_or_default();
     let deadline = Instant::now() + plan.init_timeout;
     let mut listing = Listing::default();
+    listing.offer(&readable(live, deadline).await);
     let mut cursor: Option<String> = None;
     loop {
-        let reply = tokio::time::timeout_at(deadline, conn.page(cursor.as_deref()).end()).await;
+        let reply = tokio::time::timeout_at(deadline, live.conn.page(cursor.as_deref()).end()).await;
         let page = match reply {
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error { code: -32601, .. }) if cursor.is_none() => {
                 let (table, mut warnings) = listing.finish(plan, &defaults);
-                warnings.push("the server offers no tools at all".to_owned());
+                if table.specs.is_empty() {
+                    warnings.push("the server offers no tools at all".to_owned());
+                }
                 return Ok((table, warnings));
             }
             Ok(Reply::Error { code, message }) => {

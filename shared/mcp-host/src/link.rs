@@ -19,11 +19,12 @@ use crate::client::{Client, Listeners};
 use crate::conn::{Conn, Http};
 use crate::env;
 use crate::fault;
-use crate::files;
+use crate::files::{self, Moment};
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::http::{self, Endpoint};
 use crate::people::People;
+use crate::reading::Readings;
 use crate::shared::Era;
 use crate::stderr::LastWords;
 use crate::stdio::{self, Pipes};
@@ -89,7 +90,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
             let guard_program = env.guard_program.clone();
             let sandbox = env.sandbox.clone().map(|sandbox| sandbox.for_pack(plan, argv, &cwd, &vars));
             let spawn = Spawn { argv: argv.clone(), cwd, env: vars, stdin: true, guard_program, sandbox };
-            as_allowed(to.launch, env).await.map_err(hopeless)?;
+            as_allowed(to.launch, env, Moment::Before).await.map_err(hopeless)?;
             let mut child = guard::spawn(spawn).await.map_err(|error| Refused {
                 // A guard that does not start is this machine's trouble, and may pass.
                 hopeless: !matches!(error, SpawnError::Guard { .. }),
@@ -97,7 +98,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
                 next: era,
             })?;
             // What was put in a file's place meanwhile may be what runs now.
-            if let Err(why) = as_allowed(to.launch, env).await {
+            if let Err(why) = as_allowed(to.launch, env, Moment::After).await {
                 if let Err(error) = child.kill(Duration::ZERO).await {
                     tracing::warn!(pack = %plan.pack, %error, "its end could not be confirmed");
                 }
@@ -116,12 +117,12 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
 }
 
 /// Whether what consent was given to is still what would run.
-async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv) -> Result<(), String> {
+async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv, moment: Moment) -> Result<(), String> {
     if launch.digest().is_none() {
         return Ok(());
     }
     let (launch, project) = (launch.clone(), env.project_dir.clone());
-    let looking = tokio::task::spawn_blocking(move || files::unchanged(&launch, project.as_deref()));
+    let looking = tokio::task::spawn_blocking(move || files::unchanged(&launch, project.as_deref(), moment));
     looking.await.unwrap_or_else(|error| Err(format!("its files could not be looked at: {error}")))
 }
 
@@ -292,6 +293,12 @@ impl Link {
     /// The version that was agreed on.
     pub(crate) fn protocol(&self) -> Option<String> {
         self.running.peer().peer_info().map(|info| info.protocol_version.to_string())
+    }
+
+    /// What it may have beside its tools.
+    pub(crate) fn readings(&self) -> Vec<Readings> {
+        let info = self.running.peer().peer_info();
+        info.map(|info| Readings::of(&info.capabilities)).unwrap_or_default()
     }
 
     /// Waits for the end, and says why.

@@ -13,22 +13,68 @@ use crate::guard;
 
 /// Programs, libraries and settings of the system, and what the kernel tells of itself.
 const SYSTEM: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap", "/proc", "/sys",
-    "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/System", "/Library",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/snap",
+    "/proc",
+    "/sys",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/System",
+    "/Library",
 ];
 /// Devices that programs write to without harm.
 const DEVICES: &[&str] = &[
-    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
     "/dev/fd",
 ];
 /// Below the home: programs, and what package runners have unpacked.
 const HOME_READ: &[&str] = &[
-    ".local/bin", ".local/lib", ".local/pipx", ".local/share/pipx", ".local/share/virtualenvs", ".local/share/mise",
-    ".local/share/fnm", ".nvm", ".volta", ".bun", ".deno", ".asdf", ".pyenv", ".rustup", ".cargo/bin", ".cargo/registry",
-    ".cargo/git", "go", "sdk", "bin", ".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/pipx",
+    ".local/share/virtualenvs",
+    ".local/share/mise",
+    ".local/share/fnm",
+    ".nvm",
+    ".volta",
+    ".bun",
+    ".deno",
+    ".asdf",
+    ".pyenv",
+    ".rustup",
+    ".cargo/bin",
+    ".cargo/registry",
+    ".cargo/git",
+    "go",
+    "sdk",
+    "bin",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
 ];
 /// Below the home: caches, which nobody can do without.
-const HOME_WRITE: &[&str] = &[".cache", ".npm/_cacache", ".npm/_npx", ".npm/_logs", ".local/share/uv", ".local/share/pnpm"];
+const HOME_WRITE: &[&str] =
+    &[".cache", ".npm/_cacache", ".npm/_npx", ".npm/_logs", ".local/share/uv", ".local/share/pnpm"];
 
 /// Folders and files that a child may use. One that does not exist is passed over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::budget::Budget;
 use crate::conn::Conn;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
 use crate::people::People;
+use crate::reading::Readings;
 use crate::tools::Table;
 use crate::{env, http};
 
@@ -17,6 +18,8 @@ use crate::{env, http};
 pub(crate) struct Live {
     pub(crate) conn: Conn,
     pub(crate) protocol: Option<String>,
+    /// What it may have beside its tools.
+    pub(crate) readings: Vec<Readings>,
     pub(crate) table: ArcSwap<Table>,
 }
 

@@ -9,8 +9,11 @@ use serde_json::{Map, Value};
 use vance_shared::json::Raw;
 use vance_shared::launch::LaunchPlan;
 use vance_shared::names::ToolName;
+use vance_shared::schema::Coercion;
 use vance_shared::show::quoted;
 use vance_shared::tool::{Annotations, Replay, ToolSpec};
+
+use crate::reading::Reading;
 
 /// Tools of one server: what the whole product is made for, so one server may not use up more.
 pub const MAX_TOOLS: usize = 5_000;
@@ -35,6 +38,20 @@ pub(crate) struct Route {
     pub(crate) subtool: String,
     /// Arguments to add where the caller gave none.
     pub(crate) defaults: Map<String, Value>,
+    /// How arguments are put right; none where the schema leaves nothing to put right.
+    pub(crate) coercion: Option<Arc<Coercion>>,
+    /// What a call of it does.
+    pub(crate) work: Work,
+}
+
+/// What stands behind a sub-tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Work {
+    /// A tool of the server.
+    #[default]
+    Tool,
+    /// Its resources and prompts, which MCP has beside its tools.
+    Read(Reading),
 }
 
 impl Default for Table {
@@ -51,6 +68,7 @@ pub(crate) struct Listing {
     pages: usize,
     bytes: usize,
     pub(crate) warnings: Vec<String>,
+    readings: Vec<Listed>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,9 +95,28 @@ struct Listed {
     output_schema: Option<Raw>,
     #[serde(default)]
     annotations: Option<Annotations>,
+    #[serde(skip)]
+    work: Work,
 }
 
 impl Listing {
+    /// The server has resources or prompts: what reads them is offered as sub-tools, where no tool of the server has such a name.
+    pub(crate) fn offer(&mut self, readings: &[Reading]) {
+        self.readings.extend(readings.iter().map(|reading| Listed {
+            name: reading.name().to_owned(),
+            title: None,
+            description: Some(reading.description().to_owned()),
+            input_schema: Some(Raw::from(reading.input_schema())),
+            output_schema: None,
+            annotations: Some(Annotations {
+                read_only_hint: Some(true),
+                idempotent_hint: Some(true),
+                ..Annotations::default()
+            }),
+            work: Work::Read(*reading),
+        }));
+    }
+
     /// Takes a page; gives the cursor of the next one that is to be read.
     pub(crate) fn take(&mut self, page: &str) -> Result<Option<String>, String> {
         if !page.starts_with('{') {
@@ -125,7 +162,11 @@ impl Listing {
         let mut by_name: BTreeMap<ToolName, Vec<&Listed>> = BTreeMap::new();
         let mut order = Vec::new();
         let mut disabled_seen = HashSet::new();
-        for tool in &self.tools {
+        let own: HashSet<ToolName> =
+            self.tools.iter().map(|tool| ToolName::of_subtool(&plan.pack, &tool.name)).collect();
+        let readings =
+            self.readings.iter().filter(|tool| !own.contains(ToolName::of_subtool(&plan.pack, &tool.name).as_str()));
+        for tool in self.tools.iter().chain(readings) {
             let name = ToolName::of_subtool(&plan.pack, &tool.name);
             if let Some(word) =
                 plan.disabled_sub_tools.iter().find(|word| **word == tool.name || word.as_str() == name.as_str())
@@ -147,10 +188,13 @@ impl Listing {
             match by_name.get(&name).map_or(&[][..], Vec::as_slice) {
                 [tool] => match spec(plan, &name, tool) {
                     Ok(spec) => {
-                        routes.insert(
-                            name,
-                            Route { subtool: tool.name.clone(), defaults: applicable(defaults, &spec.input_schema) },
-                        );
+                        let route = Route {
+                            subtool: tool.name.clone(),
+                            defaults: applicable(defaults, &spec.input_schema),
+                            coercion: Coercion::of(&spec.input_schema.value()).map(Arc::new),
+                            work: tool.work,
+                        };
+                        routes.insert(name, route);
                         specs.push(spec);
                     }
                     Err(why) => warnings.push(why),
@@ -213,6 +257,13 @@ fn applicable(defaults: &Map<String, Value>, schema: &Raw) -> Map<String, Value>
         .filter(|(key, _)| declared.contains_key(*key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
+}
+
+/// Arguments with texts put right that can only mean something else.
+pub(crate) fn put_right(arguments: Raw, coercion: Option<&Coercion>) -> Raw {
+    let Some(coercion) = coercion else { return arguments };
+    let mut value = arguments.value();
+    if coercion.apply(&mut value) { Raw::from(value) } else { arguments }
 }
 
 /// The caller's arguments with the defaults for keys that it did not give. `Err` says what is wrong with them.

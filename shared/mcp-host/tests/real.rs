@@ -7,10 +7,12 @@ mod host;
 use std::path::Path;
 use std::time::Duration;
 
-use host::{Host, installed, json_of, message, run, stdio, text_of};
+use host::{Host, code_of, installed, json_of, message, run, stdio, text_of};
 use serde_json::json;
 use vance_mcp_host::guard::{self, Spawn};
+use vance_mcp_host::{Elicited, People};
 use vance_shared::launch::{LaunchPlan, Transport};
+use vance_shared::tool::Replay;
 
 const EVERYTHING: &str = "npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 const FILESYSTEM: &str = "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
@@ -33,8 +35,44 @@ fn server_everything_over_stdio() {
         assert_eq!(text_of(&host.call("echo", message("hello")).await), "Echo: hello");
         let sum = text_of(&host.call("get-sum", json!({"a": 2, "b": 3})).await);
         assert!(sum.contains('5'), "{sum}");
+        let sum = text_of(&host.call("get-sum", json!({"a": "2", "b": "30"})).await);
+        assert!(sum.contains("32"), "texts are put right where the schema wants numbers: {sum}");
+        let resources = text_of(&host.call("list_resources", json!({})).await);
+        let uri = resources.lines().next().unwrap().split(": ").next().unwrap().to_owned();
+        assert_eq!(host.call("read_resource", json!({"uri": uri})).await.word(), "done", "{resources}");
+        assert_eq!(code_of(&host.call("read_resource", json!({})).await), "invalid_argument");
+        assert!(text_of(&host.call("list_prompts", json!({})).await).contains("simple-prompt"));
+        let prompt = text_of(&host.call("get_prompt", json!({"name": "simple-prompt"})).await);
+        assert!(prompt.starts_with("user: "), "{prompt}");
+        let reads =
+            host.handle.tools().iter().find(|tool| tool.name.as_str() == "fake__read_resource").cloned().unwrap();
+        assert!(reads.labels.contains(&"read-only".to_owned()) && reads.replay == Replay::Safe);
         let bad = host.call("echo", json!({})).await;
         assert_eq!(bad.word(), "failed", "{bad:?}");
+        shut(host).await;
+    });
+}
+
+#[test]
+fn server_everything_asks_a_person_and_its_model_is_nobody() {
+    run(async {
+        let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let ear = std::sync::Arc::clone(&asked);
+        let elicit: vance_mcp_host::Elicit = std::sync::Arc::new(move |question| {
+            ear.lock().unwrap().push(question.message.clone());
+            let name = serde_json::Map::from_iter([("name".to_owned(), json!("Ada"))]);
+            Box::pin(std::future::ready(Elicited::Accepted(name)))
+        });
+        let people = People { elicit: Some(elicit), ..People::default() };
+        let plan = host::plan(stdio(&["node", &installed(EVERYTHING), "stdio"]));
+        let host = Host::start_with(plan, tempfile::tempdir().unwrap(), people);
+        host.up().await;
+        host.until("the tool that asks", |host| host.tool_names().iter().any(|name| name.contains("elicitation")))
+            .await;
+        let answer = text_of(&host.call("trigger-elicitation-request", json!({})).await);
+        assert!(answer.contains("Ada"), "{answer}");
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        assert!(!host.tool_names().iter().any(|name| name.contains("sampling")), "it knows that nobody samples");
         shut(host).await;
     });
 }

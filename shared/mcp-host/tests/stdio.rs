@@ -204,7 +204,10 @@ fn the_newer_protocol_has_subscriptions_and_questions_in_the_middle_of_a_call() 
         let roots = json_of(&host.call("roots", json!({})).await);
         assert_eq!(roots["roots"][0]["name"], "the project");
         assert_eq!(host.count("state s1"), 1);
-        assert_eq!(code_of(&host.call("ask", json!({})).await), "input_required");
+        assert_eq!(json_of(&host.call("ask", json!({})).await), json!({"action": "decline"}), "there is nobody to ask");
+        let sampling = host.call("ask", json!({"text": "model"})).await;
+        assert_eq!(code_of(&sampling), "input_required");
+        assert!(format!("{sampling:?}").contains("sampling is off"), "{sampling:?}");
         host.until("a subscription", |host| host.count("listen") == 1).await;
         text_of(&host.call("flood", json!({"text": "2000"})).await);
         host.until("the new tool", |host| host.tool_names().contains(&"fake__late".to_owned())).await;

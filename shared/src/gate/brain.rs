@@ -41,7 +41,8 @@ impl Binding {
             let mut fields = Fields::of(&node, "the file", &problems)?;
             let brain = fields.take_str("brain").map(str::to_owned);
             let session = fields.take_parsed("session", SessionId::parse);
-            let odd = fields.unknown().into_iter().map(|(_, line, message)| Problem::new(file, line, message)).collect();
+            let odd =
+                fields.unknown().into_iter().map(|(_, line, message)| Problem::new(file, line, message)).collect();
             let wants = brain.is_some() || session.is_some();
             Some((wants.then(|| Self { file: file.to_owned(), brain, session }), odd))
         });
@@ -136,7 +137,11 @@ mod tests {
         assert!(written.starts_with("trustedBrains:\n  /repo:\n    - name: brain\n"), "{written}");
         assert!(wish.is_allowed(&project, &Book::parse_brains("f", &written).unwrap()));
         assert!(!wish.is_allowed(&project, &Book::parse("f", &written).unwrap()), "no pack's consent");
-        for other in ["brain: https://brain.example/\n", "brain: https://brain.example.evil/\nsession: sess_1\n", "session: sess_1\n"] {
+        for other in [
+            "brain: https://brain.example/\n",
+            "brain: https://brain.example.evil/\nsession: sess_1\n",
+            "session: sess_1\n",
+        ] {
             assert!(!binding(other).is_allowed(&project, &book), "{other}");
         }
         let moved = binding("brain: https://brain.example.evil/\nsession: sess_1\n");
@@ -148,7 +153,14 @@ mod tests {
 
     #[test]
     fn a_file_that_wants_nothing_and_one_that_is_wrong() {
-        for (text, want) in [("", Some(0)), ("# nothing\n", Some(0)), ("colour: red\n", Some(1)), ("brain: [1]\n", None), ("session: a/b\n", None), ("a: &x 1\nbrain: *x\n", None)] {
+        for (text, want) in [
+            ("", Some(0)),
+            ("# nothing\n", Some(0)),
+            ("colour: red\n", Some(1)),
+            ("brain: [1]\n", None),
+            ("session: a/b\n", None),
+            ("a: &x 1\nbrain: *x\n", None),
+        ] {
             let got = Binding::parse("f", text);
             assert_eq!(got.as_ref().ok().map(|(_, odd)| odd.len()), want, "{text:?}: {got:?}");
             assert!(got.is_err() || got.unwrap().0.is_none(), "{text:?}");

@@ -112,9 +112,6 @@ pub(super) fn encode_within<F: Serialize>(frame: &F, bytes: usize) -> String {
     let written = serde_json::to_writer(&mut text, frame).map_err(|error| error.to_string());
     let text = written.and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()));
     text.unwrap_or_else(|error| {
-        format!(
-            r#"{{"type":"error","code":"encode","message":"{}"}}"#,
-            show::plain(&error).replace(['"', '\\'], " ")
-        )
+        format!(r#"{{"type":"error","code":"encode","message":"{}"}}"#, show::plain(&error).replace(['"', '\\'], " "))
     })
 }

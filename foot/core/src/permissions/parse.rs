@@ -24,8 +24,10 @@ pub fn parse_permissions(file: &str, text: &str) -> Result<Rules, Vec<Problem>> 
         return problems.into_result(Some(rules));
     }
     let Some(entries) = node.as_map() else {
-        problems
-            .add(node.line, format!("{}, expected a mapping with `allow`, `ask`, `deny`, `roots` or `sandbox`", node.describe()));
+        problems.add(
+            node.line,
+            format!("{}, expected a mapping with `allow`, `ask`, `deny`, `roots` or `sandbox`", node.describe()),
+        );
         return problems.into_result(None);
     };
     for Entry { key, line, value } in entries {

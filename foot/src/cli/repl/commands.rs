@@ -16,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::tools;
-use crate::engine::Connection;
+use crate::engine::{Connection, PackState};
 
 /// Wishes for a command that it has not heard yet.
 const WISHES: usize = 2;
@@ -91,9 +91,7 @@ impl Room {
                 }
                 _ => Err(misread()),
             },
-            (Name::Tools, ["reload"]) => {
-                Err(Failure::Usage("packs are read when a Foot starts: /session ID starts it anew".to_owned()))
-            }
+            (Name::Tools, ["reload"]) => self.reload(its).await,
             (Name::Tools, [tool]) => self.describe(its, tool),
             (Name::Tools, _) => {
                 Err(Failure::Usage("expected /tools, /tools NAME, /tools call NAME JSON or /tools reload".to_owned()))
@@ -123,23 +121,18 @@ impl Room {
         Ok(screen.pretty(&tool.input_schema.value())?)
     }
 
-    async fn packs(&self, its: &mut Context) -> Result<(), Failure> {
-        let summary = self.foot.loaded(its).await?;
-        let tools = self.foot.tools();
-        let mut rows: Vec<[String; 3]> = summary
-            .loaded
-            .iter()
-            .map(|pack| {
-                let count = tools.iter().filter(|tool| tool.pack.as_deref() == Some(pack)).count();
-                [pack.clone(), format!("{count} tools"), String::new()]
-            })
-            .collect();
-        let skipped = summary.skipped.iter().map(|left| (left, "skipped"));
-        for (left, word) in skipped.chain(summary.failed.iter().map(|left| (left, "failed"))) {
-            rows.push([left.pack.clone(), word.to_owned(), format!("{} ({})", left.reason, left.file)]);
-        }
-        its.screen.table(["PACK", "STATE", "WHY"], rows, "no packs")?;
+    /// Ends with the summary; the loader's warnings above it have the reasons.
+    async fn reload(&self, its: &mut Context) -> Result<(), Failure> {
+        let summary = self.foot.reload().await;
         Ok(its.screen.line(&summary.to_string())?)
+    }
+
+    async fn packs(&self, its: &mut Context) -> Result<(), Failure> {
+        let rows = self.foot.packs().await.into_iter().map(|pack| {
+            let why = pack.reason.unwrap_or_default();
+            [pack.pack, word(pack.state).to_owned(), pack.tools.to_string(), why, pack.file]
+        });
+        Ok(its.screen.table(["PACK", "STATE", "TOOLS", "WHY", "FILE"], rows.collect(), "no packs")?)
     }
 
     /// What `/session` and `/connect` want: another Foot, or just to look.
@@ -185,6 +178,16 @@ impl Room {
             }
             (_, _) => Err(Failure::Usage("expected /connect or /connect URL".to_owned())),
         }
+    }
+}
+
+fn word(state: PackState) -> &'static str {
+    match state {
+        PackState::Starting => "starting",
+        PackState::Up => "up",
+        PackState::Failed => "failed",
+        PackState::Ending => "ending",
+        PackState::Skipped => "skipped",
     }
 }
 

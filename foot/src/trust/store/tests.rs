@@ -21,7 +21,7 @@ fn home() -> Home {
     let home = dir.path().join("home");
     std::fs::create_dir(&home).unwrap();
     mode(&home, 0o700);
-    let store = Store::new(&home, FILE, Some(&dir.path().canonicalize().unwrap().join("project")));
+    let store = Store::packs(&home, Some(&dir.path().canonicalize().unwrap().join("project")));
     std::fs::write(home.join(FILE), ONE).unwrap();
     mode(&home.join(FILE), 0o600);
     Home { _dir: dir, home, store }
@@ -51,19 +51,35 @@ fn what_others_could_have_written_trusts_nothing_and_is_never_written_over() {
         ("a file that everybody may write", |home| mode(&home.join(FILE), 0o602), "others may write"),
         ("a folder that the group may write", |home| mode(home, 0o770), "others may write"),
         ("a folder that everybody may write", |home| mode(home, 0o1777), "others may write"),
-        ("a file that is no file", |home| {
-            std::fs::remove_file(home.join(FILE)).unwrap();
-            nix::unistd::mkfifo(&home.join(FILE), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        }, "no regular file"),
-        ("a file that says nothing", |home| std::fs::write(home.join(FILE), "trustedPacks: [").unwrap(), "trusted-packs.yaml:1"),
-        ("a file with an alias", |home| std::fs::write(home.join(FILE), "a: &x 1\nb: *x\n").unwrap(), "trusted-packs.yaml:"),
+        (
+            "a file that is no file",
+            |home| {
+                std::fs::remove_file(home.join(FILE)).unwrap();
+                nix::unistd::mkfifo(&home.join(FILE), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            },
+            "no regular file",
+        ),
+        (
+            "a file that says nothing",
+            |home| std::fs::write(home.join(FILE), "trustedPacks: [").unwrap(),
+            "trusted-packs.yaml:1",
+        ),
+        (
+            "a file with an alias",
+            |home| std::fs::write(home.join(FILE), "a: &x 1\nb: *x\n").unwrap(),
+            "trusted-packs.yaml:",
+        ),
         ("a file that is no text", |home| std::fs::write(home.join(FILE), [0xff]).unwrap(), "no UTF-8"),
-        ("a link into the project", |home| {
-            let project = home.parent().unwrap().join("project");
-            std::fs::create_dir(&project).unwrap();
-            std::fs::rename(home.join(FILE), project.join("store")).unwrap();
-            symlink(project.join("store"), home.join(FILE)).unwrap();
-        }, "inside the working directory"),
+        (
+            "a link into the project",
+            |home| {
+                let project = home.parent().unwrap().join("project");
+                std::fs::create_dir(&project).unwrap();
+                std::fs::rename(home.join(FILE), project.join("store")).unwrap();
+                symlink(project.join("store"), home.join(FILE)).unwrap();
+            },
+            "inside the working directory",
+        ),
     ];
     for (what, spoil, why) in cases {
         let home = home();

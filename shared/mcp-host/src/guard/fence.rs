@@ -37,4 +37,5 @@ pub(super) fn enter(_: &Sandbox) -> Result<(), String> {
     Err(MISSING.to_owned())
 }
 
-const MISSING: &str = "`sandbox: on` is set in permissions.yaml, but this system cannot enforce it (Linux 5.13 or newer with Landlock)";
+const MISSING: &str =
+    "`sandbox: on` is set in permissions.yaml, but this system cannot enforce it (Linux 5.13 or newer with Landlock)";

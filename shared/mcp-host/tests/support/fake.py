@@ -112,6 +112,10 @@ def call(id, params):
             note("state " + params["requestState"])
             return text(id, json.dumps(params["inputResponses"]["r"]))
         reply(id, {"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}, "requestState": "s1"})
+    elif name == "ask" and "inputResponses" in params:
+        text(id, json.dumps(params["inputResponses"]["q"]))
+    elif name == "ask" and args.get("text") == "model":
+        reply(id, {"resultType": "input_required", "inputRequests": {"q": {"method": "sampling/createMessage", "params": {}}}})
     elif name == "ask":
         reply(id, {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": {}}}})
     elif name == "roots":

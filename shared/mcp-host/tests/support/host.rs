@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use vance_mcp_host::{CallRequest, HostEnv, HostEvent, HostState, McpHandle, server};
+use vance_mcp_host::{CallRequest, HostEnv, HostEvent, HostState, McpHandle, People, server_with_people};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -75,6 +75,10 @@ impl Host {
     }
 
     pub(crate) fn start(plan: LaunchPlan, dir: tempfile::TempDir) -> Host {
+        Self::start_with(plan, dir, People::default())
+    }
+
+    pub(crate) fn start_with(plan: LaunchPlan, dir: tempfile::TempDir, people: People) -> Host {
         let env = HostEnv {
             state_dir: dir.path().join("state"),
             logins_dir: dir.path().join("state"),
@@ -85,8 +89,12 @@ impl Host {
         };
         let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();
         let ear = Arc::clone(&events);
-        let (handle, spec) =
-            server(TrustedLaunch::own_home(plan).unwrap(), env, Arc::new(move |event| ear.lock().unwrap().push(event)));
+        let (handle, spec) = server_with_people(
+            TrustedLaunch::own_home(plan).unwrap(),
+            env,
+            Arc::new(move |event| ear.lock().unwrap().push(event)),
+            people,
+        );
         Host { handle, supervisor: SupervisorRef::start(spec), events, dir }
     }
 

@@ -24,7 +24,9 @@ async fn hold(argv: Vec<String>) -> std::process::ExitCode {
         return std::process::ExitCode::FAILURE;
     };
     let mut child =
-        match guard::spawn(guard::Spawn { argv, cwd, env: env::ambient(), stdin: true, guard_program, sandbox: None }).await {
+        match guard::spawn(guard::Spawn { argv, cwd, env: env::ambient(), stdin: true, guard_program, sandbox: None })
+            .await
+        {
             Ok(child) => child,
             Err(error) => {
                 eprintln!("{error}");

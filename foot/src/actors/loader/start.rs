@@ -1,0 +1,139 @@
+//! Starting a pack's server, and hearing of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+use vance_mcp_host::{HostEvent, server};
+use vance_shared::launch::{Origin, TrustedLaunch};
+use vance_shared::names::PackName;
+use vance_shared::show::plain;
+use vance_shared::tool::ToolSpec;
+use vance_supervise::{ActorRef, AsyncContext as _, ChildSpec, Context, Refusal, SupervisorRef};
+
+use super::pack::{Pack, State};
+use super::{COLLECT, Loader, ToLoader};
+use crate::actors::hosts::Mcp;
+use crate::trust::Trust;
+
+/// Beyond a pack's own limit for its start, before a load stops waiting for it.
+const START_SLACK: Duration = Duration::from_secs(2);
+
+impl Loader {
+    pub(super) fn start(&mut self, launch: TrustedLaunch, ctx: &mut Context<Self>) {
+        self.starts += 1;
+        let start = self.starts;
+        let (name, origin) = (launch.plan().pack.clone(), launch.plan().origin);
+        let pack = name.to_string();
+        let overdue = launch.plan().init_timeout + START_SLACK;
+        let (latest, news) = watch::channel(None);
+        let ear = Ear {
+            pack: pack.clone(),
+            name,
+            origin,
+            start,
+            trust: Arc::clone(&self.shared.trust),
+            loader: self.shared.me.clone(),
+        };
+        let of = pack.clone();
+        let events = Arc::new(move |event| {
+            if let HostEvent::Up { warnings, .. } = &event {
+                for warning in warnings {
+                    tracing::warn!("pack '{of}': {}", plain(warning));
+                }
+            }
+            latest.send_replace(Some(event));
+        });
+        tokio::task::spawn_local(ear.pass_on(news));
+        let (handle, spec) = server(launch.clone(), self.shared.env.clone(), events);
+        let calls = TaskTracker::new();
+        let host = Arc::new(Mcp { handle, permit: Arc::clone(&self.shared.permit), calls: calls.clone() });
+        let state = State::Loading(None);
+        self.packs
+            .insert(pack.clone(), Pack { launch, start, host, calls, tools: Vec::new(), state, is_settled: false });
+
+        let child = ChildSpec::supervisor(spec, SupervisorRef::new());
+        let (servers, loader, name) = (self.shared.servers.clone(), self.shared.me.clone(), pack.clone());
+        tokio::task::spawn_local(async move {
+            if let Err(error) = servers.start_child(child).await
+                && let Err(refusal) =
+                    loader.post(ToLoader::NotStarted { pack: name, start, why: error.to_string() }).await
+            {
+                tracing::warn!("a pack was not started ({error}), and the loader is {refusal}");
+            }
+        });
+        ctx.notify_later(ToLoader::Overdue { pack, start }, overdue);
+    }
+}
+
+/// Hears of one server.
+struct Ear {
+    pack: String,
+    name: PackName,
+    origin: Origin,
+    start: u64,
+    trust: Arc<Trust>,
+    loader: ActorRef<Loader>,
+}
+
+impl Ear {
+    /// Brings a server's latest state to the loader. Only the latest counts: each event says all that is so from then on, and so
+    /// a flood of them costs nothing and none that matters is lost.
+    async fn pass_on(self, mut news: watch::Receiver<Option<HostEvent>>) {
+        while news.changed().await.is_ok() {
+            let Some(event) = news.borrow_and_update().clone() else { continue };
+            let event = match event {
+                HostEvent::Up { tools, warnings } => HostEvent::Up { tools: self.pinned(tools).await, warnings },
+                HostEvent::ToolsChanged { tools } => HostEvent::ToolsChanged { tools: self.pinned(tools).await },
+                event @ (HostEvent::Down { .. } | HostEvent::Failed { .. }) => event,
+            };
+            let message = || ToLoader::Host { pack: self.pack.clone(), start: self.start, event: event.clone() };
+            while let Err(refusal) = self.loader.send(message()).await {
+                if refusal == Refusal::Stopped {
+                    return;
+                }
+                tokio::time::sleep(COLLECT).await;
+            }
+        }
+    }
+
+    /// Compares the tools with what the server said when it first started. What a project's server changed behind its consent is withheld.
+    async fn pinned(&self, tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
+        let (trust, origin, name) = (Arc::clone(&self.trust), self.origin, self.name.clone());
+        let checking = tokio::task::spawn_blocking(move || {
+            let drift = trust.pins().check(origin, &name, &tools);
+            (drift, tools)
+        });
+        let (drift, tools) = match checking.await {
+            Ok(checked) => checked,
+            Err(error) => {
+                tracing::error!("the tools of pack '{}' could not be compared with their pins: {error}", self.pack);
+                return Vec::new();
+            }
+        };
+        let drift = match drift {
+            Ok(drift) => drift,
+            Err(why) => {
+                tracing::warn!("pack '{}': its tools are not compared with earlier ones: {why}", self.pack);
+                return tools;
+            }
+        };
+        if drift.is_empty() {
+            return tools;
+        }
+        let all = tools.len();
+        let offered: Vec<ToolSpec> =
+            tools.into_iter().filter(|tool| !drift.withholds(origin, tool.name.as_str())).collect();
+        let (pack, summary) = (&self.pack, drift.summary());
+        match all - offered.len() {
+            0 => tracing::warn!(
+                "the tools of pack '{pack}' are not what they were ({summary}); `vancetope trust review` settles it"
+            ),
+            held => {
+                tracing::warn!("{held} tool(s) of pack '{pack}' are withheld until `vancetope trust review`: {summary}")
+            }
+        }
+        offered
+    }
+}

@@ -1,0 +1,88 @@
+//! `vancetope trust list`.
+
+use serde_json::{Value, json};
+use vance_shared::gate::{Verdict, reach};
+
+use super::desk::{Desk, tell};
+use crate::cli::context::Context;
+use crate::cli::failure::{EXIT_OK, Failure};
+
+/// One line.
+struct Row {
+    pack: String,
+    state: &'static str,
+    since: Option<String>,
+    reach: Option<String>,
+    digest: Option<String>,
+    project: String,
+    reason: Option<String>,
+}
+
+/// Lists what the store says, and what of this folder it says nothing about.
+pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
+    let desk = Desk::new(context)?;
+    let reading = desk.trust.store().read();
+    tell(context, &reading);
+    let allowed = reading.book.entries().map(|(project, entry)| Row {
+        pack: entry.name.to_string(),
+        state: "allowed",
+        since: entry.since.clone(),
+        reach: Some(entry.reach.clone()),
+        digest: entry.digest.map(|digest| digest.to_string()),
+        project: project.to_owned(),
+        reason: None,
+    });
+    let denied = reading.book.denials().map(|(project, denial)| Row {
+        pack: denial.name.to_string(),
+        state: "denied",
+        since: denial.since.clone(),
+        reach: None,
+        digest: None,
+        project: project.to_owned(),
+        reason: None,
+    });
+    let mut rows: Vec<Row> = allowed.chain(denied).collect();
+    rows.extend(waiting(&desk));
+    if context.screen.json {
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "pack": row.pack, "state": row.state, "since": row.since, "reach": row.reach,
+                    "digest": row.digest, "project": row.project, "reason": row.reason,
+                })
+            })
+            .collect();
+        context.screen.value(&json!({ "store": desk.trust.store().shown(), "packs": rows }))?;
+        return Ok(EXIT_OK);
+    }
+    let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let cells = rows
+        .iter()
+        .map(|row| [row.pack.clone(), row.state.to_owned(), dash(&row.since), dash(&row.reach), row.project.clone()]);
+    context.screen.table(
+        ["PACK", "STATE", "SINCE", "REACH", "FOLDER"],
+        cells.collect(),
+        "nothing is allowed or denied, and nothing of this folder waits",
+    )?;
+    for row in rows.iter().filter(|row| row.reason.is_some()) {
+        context.screen.remark(&format!("{}: {}: {}", row.pack, row.state, dash(&row.reason)));
+    }
+    Ok(EXIT_OK)
+}
+
+/// Packs of this folder that would ask, or cannot be asked about.
+fn waiting(desk: &Desk) -> Vec<Row> {
+    let project = desk.trust.project().map_or_else(str::to_owned, |project| project.key().to_owned());
+    let row = |candidate: &super::desk::Candidate| {
+        let (state, digest, reason) = match desk.judge(candidate).0 {
+            Verdict::Trusted(_) => return None,
+            Verdict::Ask(question) => ("waits", Some(question.digest().to_string()), None),
+            Verdict::Denied(reason) => ("refused", None, Some(reason)),
+        };
+        let plan = &candidate.plan;
+        let (pack, reach, project) = (plan.pack.to_string(), Some(reach(plan)), project.clone());
+        Some(Row { pack, state, since: None, reach, digest, project, reason })
+    };
+    desk.candidates.iter().filter_map(row).collect()
+}

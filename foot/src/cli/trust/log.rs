@@ -1,0 +1,36 @@
+//! `vancetope trust log`.
+
+use serde_json::{Value, json};
+use vance_shared::gate::audit;
+
+use super::desk::Desk;
+use crate::cli::context::Context;
+use crate::cli::failure::{EXIT_OK, Failure};
+use crate::paths::shown;
+
+/// Shows every decision; a log that somebody has cut or changed is an error.
+pub(super) fn log(context: &mut Context) -> Result<u8, Failure> {
+    let desk = Desk::new(context)?;
+    let log = desk.trust.log();
+    let file = shown(log.file());
+    let text = log.read().map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
+    let lines = audit::read(&text)
+        .map_err(|broken| Failure::Foot(format!("{file}: {broken}; somebody has changed the log")))?;
+    let word = |line: &audit::Line| match serde_json::to_value(line.event) {
+        Ok(Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    };
+    let screen = &mut context.screen;
+    if screen.json {
+        let lines: Vec<Value> = lines.iter().map(|line| json!(line)).collect();
+        screen.value(&json!({ "log": file, "lines": lines }))?;
+        return Ok(EXIT_OK);
+    }
+    let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let rows = lines.iter().map(|line| {
+        let what = line.reason.clone().or_else(|| line.reach.clone());
+        [line.at.clone(), word(line), dash(&line.pack), dash(&what), dash(&line.project)]
+    });
+    screen.table(["WHEN", "WHAT", "PACK", "REACH OR REASON", "FOLDER"], rows.collect(), "no decision so far")?;
+    Ok(EXIT_OK)
+}

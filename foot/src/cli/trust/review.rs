@@ -1,0 +1,84 @@
+//! `vancetope trust review`: be asked about everything that waits.
+
+use vance_shared::gate::audit::Event;
+use vance_shared::gate::pins::Drift;
+use vance_shared::gate::{Answer, Verdict};
+use vance_shared::launch::Origin;
+use vance_shared::show::plain;
+
+use super::desk::{Desk, unchanged};
+use crate::cli::context::Context;
+use crate::cli::failure::{EXIT_OK, Failure};
+use crate::trust::{Prompt, Reply, today};
+
+/// Asks about packs that wait, then about tools that changed.
+pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
+    let desk = Desk::new(context)?;
+    let person = crate::cli::ask::at_terminal(context)?.and_then(|asker| asker.consent());
+    let Some(person) = person else {
+        return Err(Failure::Foot(
+            "a review needs a terminal; `vancetope trust allow --pack NAME --digest sha256:…` allows without one"
+                .to_owned(),
+        ));
+    };
+    let mut asked = 0;
+    for candidate in &desk.candidates {
+        let (verdict, _) = desk.judge(candidate);
+        let about = format!("pack '{}'", candidate.plan.pack);
+        let question = match verdict {
+            Verdict::Trusted(_) => continue,
+            Verdict::Denied(reason) => {
+                context.screen.remark(&format!("vancetope: {about}: {reason}"));
+                continue;
+            }
+            Verdict::Ask(question) => question,
+        };
+        asked += 1;
+        let reply = person.consent(Prompt { text: question.text().to_owned(), about: about.clone() }).await;
+        let Reply::Line(line) = reply else { return Ok(EXIT_OK) };
+        let digest = question.digest();
+        match question.answered(Answer::of(&line), &today()) {
+            Some((launch, Some(entry))) => {
+                desk.trust.remember(&entry).map_err(unchanged)?;
+                desk.trust.record(Event::AllowedAlways, Some(launch.plan()), Some(digest), None);
+            }
+            Some((_, None)) => context
+                .screen
+                .remark(&format!("vancetope: {about}: a review starts nothing, so it asks again when it is loaded")),
+            None => desk.trust.record(Event::Refused, Some(&candidate.plan), Some(digest), None),
+        }
+    }
+    for candidate in &desk.candidates {
+        let pack = &candidate.plan.pack;
+        let drift = desk.trust.pins().waiting(Origin::Project, pack).map_err(unchanged)?;
+        if drift.is_empty() {
+            continue;
+        }
+        asked += 1;
+        let about = format!("tools of pack '{pack}'");
+        let reply = person.consent(Prompt { text: changed_tools(pack.as_str(), &drift), about }).await;
+        match reply {
+            Reply::Line(line) if line.trim() == "2" => {
+                desk.trust.pins().accept(Origin::Project, pack).map_err(unchanged)?;
+                desk.trust.record(Event::ToolsAccepted, Some(&candidate.plan), None, Some(&drift.summary()));
+            }
+            Reply::Line(_) => {}
+            Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(EXIT_OK),
+        }
+    }
+    if asked == 0 {
+        context.screen.remark("vancetope: nothing waits");
+    }
+    Ok(EXIT_OK)
+}
+
+fn changed_tools(pack: &str, drift: &Drift) -> String {
+    let mut text = format!("Tools of project tool pack '{pack}' are not what they were when it first started\n");
+    for (what, tools) in [("new:", &drift.added), ("changed:", &drift.changed), ("gone:", &drift.removed)] {
+        for tool in tools {
+            text.push_str(&format!("  {what:<13} {}\n", plain(tool)));
+        }
+    }
+    text.push_str("Offer them? [2] always for this project  [3] no \u{203a}");
+    text
+}

@@ -1,0 +1,76 @@
+//! A running Foot hears the other commands of its home: over a socket in its slot's folder, one JSON line each way. It reloads, lists and ends packs;
+//! a question that comes up is asked at the Foot's own terminal, never over this.
+//!
+//! ```text
+//! {"do":"reload"}                 → {"ok":true,"summary":"loaded 2 pack(s) → …","left_out":[{"pack","file","reason"}]}
+//! {"do":"packs"}                  → {"ok":true,"packs":[{"pack","file","state","reason","tools"}]}
+//! {"do":"stop","pack":"chrome"}   → {"ok":true,"stopped":true}
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vance_foot_core::merge::LeftOut;
+
+use crate::engine::PackStatus;
+
+mod ask;
+mod serve;
+pub(crate) use ask::{Reached, every_foot};
+pub(crate) use serve::{Control, Serving};
+
+/// The socket's name in a slot's folder.
+const FILE: &str = "control.sock";
+/// Longest line: a list of a folder's packs with their reasons.
+const MAX_LINE_BYTES: u64 = 1024 * 1024;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Read the packs again.
+    Reload,
+    /// How they are.
+    Packs,
+    /// End one.
+    Stop {
+        /// Its name.
+        pack: String,
+    },
+}
+
+/// What is answered; the fields that the request is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Answer {
+    /// False: see `error`.
+    pub(crate) ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) summary: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<Left>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) packs: Vec<PackStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stopped: Option<bool>,
+}
+
+/// A pack that is not loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    pub(crate) pack: String,
+    pub(crate) file: String,
+    pub(crate) reason: String,
+}
+
+impl From<&LeftOut> for Left {
+    fn from(left: &LeftOut) -> Self {
+        Self { pack: left.pack.clone(), file: left.file.clone(), reason: left.reason.clone() }
+    }
+}
+
+fn socket(slot: &Path) -> PathBuf {
+    slot.join(FILE)
+}

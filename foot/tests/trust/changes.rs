@@ -1,0 +1,139 @@
+//! Consent is to exactly what was shown: whatever changes asks again, and until then nothing of it runs.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, stdio};
+
+/// Allows one for good, then finds another in its place.
+fn changed(what: &str, desk: &Desk, before: &Value, after: &Value) {
+    desk.pack("a", before);
+    let ended = desk.answered("2\n");
+    assert!(ended.text.contains("a__echo"), "{what}: {}", ended.text);
+    assert_eq!(desk.loads("a"), "up", "{what}");
+    for marker in ["before", "after"] {
+        drop(std::fs::remove_file(desk.path(marker)));
+    }
+    desk.pack("a", after);
+    let reason = desk.loads("a");
+    assert!(reason.contains("needs consent"), "{what}: {reason}");
+    assert!(!desk.has("before") && !desk.has("after"), "{what}: something ran");
+    let asked = desk.answered("3\n");
+    assert!(asked.text.contains("changed since you allowed it on 20"), "{what}: {}", asked.text);
+    assert!(!desk.has("before") && !desk.has("after"), "{what}: something ran");
+    desk.pack("a", before);
+    assert_eq!(desk.loads("a"), "up", "{what}: and back");
+}
+
+#[test]
+fn a_change_of_anything_asks_again_and_runs_nothing() {
+    let with = |mut pack: Value, key: &str, value: Value| {
+        pack[key] = value;
+        pack
+    };
+    let cases: [(&str, fn(&Desk) -> (Value, Value)); 7] = [
+        ("the program", |desk| (stdio(&[desk.server("before")]), stdio(&[desk.server("after")]))),
+        ("an argument", |desk| (stdio(&["sh", "-c", &desk.line("before")]), stdio(&["sh", "-c", &desk.line("after")]))),
+        ("one more argument", |desk| (stdio(&[desk.server("before")]), stdio(&[&desk.server("before"), "after"]))),
+        ("where a word ends", |desk| {
+            let server = desk.server("before");
+            (stdio(&["sh", "-c", &format!("exec {server}")]), stdio(&["sh", "-c", "exec", &server]))
+        }),
+        ("a variable", |desk| {
+            let mut pack = stdio(&["sh", "-c", "exec $RUN"]);
+            pack["env"] = json!({"RUN": desk.server("before")});
+            let mut other = pack.clone();
+            other["env"] = json!({"RUN": desk.server("after")});
+            (pack, other)
+        }),
+        ("the folder", |desk| {
+            let one = stdio(&[desk.server("before")]);
+            let mut other = one.clone();
+            other["cwd"] = json!(".");
+            (one, other)
+        }),
+        ("arguments of its tools", |desk| {
+            let one = stdio(&[desk.server("before")]);
+            let mut other = one.clone();
+            other["defaultArgs"] = json!({"to": "evil"});
+            (one, other)
+        }),
+    ];
+    for (what, packs) in cases {
+        let desk = Desk::new();
+        let (before, after) = packs(&desk);
+        changed(what, &desk, &before, &after);
+    }
+    let desk = Desk::new();
+    let secret = |name: &str| with(stdio(&[desk.server("before")]), "env", json!({"T": format!("${{env:{name}}}")}));
+    changed("a secret", &desk, &secret("HOME"), &secret("PATH"));
+}
+
+#[test]
+fn a_script_of_the_repository_that_changes_asks_again() {
+    let desk = Desk::new();
+    desk.put("repo/tools/x.sh", &desk.line("before"));
+    let mut pack = stdio(&["sh", "./tools/x.sh"]);
+    pack["cwd"] = json!(".");
+    desk.pack("a", &pack);
+    let ended = desk.answered("2\n");
+    assert!(ended.text.contains("  repo code:    tools/x.sh (asks again when it changes)\n"), "{}", ended.text);
+    assert_eq!(desk.loads("a"), "up");
+    desk.put("repo/tools/x.sh", &desk.line("after"));
+    assert!(desk.loads("a").contains("needs consent"));
+    assert!(!desk.has("after"));
+}
+
+#[test]
+fn a_script_that_changes_while_the_question_stands_there_does_not_run() {
+    let desk = Desk::new();
+    desk.put("repo/x.sh", &desk.line("before"));
+    let mut pack = stdio(&["sh", "./x.sh"]);
+    pack["cwd"] = json!(".");
+    desk.pack("a", &pack);
+    let mut seat = desk.seat(&["tools", "list"]);
+    seat.asked(1);
+    desk.put("repo/x.sh", &desk.line("after"));
+    seat.types("1\n");
+    let ended = seat.leaves();
+    assert!(!desk.has("before") && !desk.has("after"), "{}", ended.text);
+    assert!(ended.text.contains("x.sh is not what was allowed"), "{}", ended.text);
+}
+
+/// An endpoint that counts who comes.
+fn endpoint() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let came = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&came);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    (url, came)
+}
+
+#[test]
+fn an_endpoint_is_reached_after_a_yes_and_another_one_or_other_headers_are_not() {
+    let desk = Desk::new();
+    let ((url, came), (other, other_came)) = (endpoint(), endpoint());
+    let pack = |url: &str, header: &str| json!({"transport": "http", "url": url, "headers": {"X-A": header}, "initTimeoutSeconds": 3});
+    desk.pack("a", &pack(&url, "1"));
+    assert!(desk.loads("a").contains("needs consent"));
+    let ended = desk.answered("3\n");
+    assert!(ended.text.contains(&format!("  wants to reach: {url}\n  with header:  X-A=1\n")), "{}", ended.text);
+    assert_eq!(came.load(Ordering::SeqCst), 0, "not before a yes");
+    desk.answered("2\n");
+    let before = came.load(Ordering::SeqCst);
+    assert!(before > 0);
+    for changed in [pack(&other, "1"), pack(&url, "${env:HOME}")] {
+        desk.pack("a", &changed);
+        assert!(desk.loads("a").contains("needs consent"));
+    }
+    assert_eq!((came.load(Ordering::SeqCst), other_came.load(Ordering::SeqCst)), (before, 0));
+}

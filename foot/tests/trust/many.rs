@@ -1,0 +1,73 @@
+//! Many who say "always" at once.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::desk::{Desk, stdio};
+
+const PROCESSES: usize = 16;
+const EACH: usize = 20;
+
+#[test]
+fn sixteen_at_once_lose_no_consent_and_no_reader_sees_half_a_store() {
+    let desk = Desk::new();
+    // One repository for each: a folder holds at most 64 packs.
+    let repo = |n: usize| desk.path(&format!("repo-{n}"));
+    for n in 0..PROCESSES {
+        for m in 0..EACH {
+            let pack =
+                serde_json::json!({"name": format!("p{m}"), "type": "mcp_server", "parameters": stdio(&["true"])});
+            desk.put(&format!("repo-{n}/.vancetope/foot-tools/p{m}.json"), &pack.to_string());
+        }
+    }
+    let run = |n: usize, words: &[&str]| {
+        let mut command = desk.command(words);
+        let ended = command.current_dir(repo(n)).stdin(std::process::Stdio::null()).output().unwrap();
+        assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let digest = |m: usize| {
+        let shown: serde_json::Value =
+            serde_json::from_str(&run(0, &["trust", "show", &format!("p{m}"), "--json"])).unwrap();
+        shown["digest"].as_str().unwrap().to_owned()
+    };
+    // The digest is of the pack, wherever it lies.
+    let digests: Vec<String> = (0..EACH).map(digest).collect();
+    let (done, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::SeqCst) {
+                let text = desk.store();
+                if !text.is_empty() {
+                    let book = vance_shared::gate::Book::parse("store", &text)
+                        .unwrap_or_else(|e| panic!("torn: {e:?}\n{text}"));
+                    let now = book.entries().count();
+                    assert!(now >= most, "{most} entries became {now}");
+                    most = now;
+                    looks.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        let writers: Vec<_> = (0..PROCESSES)
+            .map(|n| {
+                let (run, digests) = (&run, &digests);
+                scope.spawn(move || {
+                    for (m, digest) in digests.iter().enumerate() {
+                        run(n, &["trust", "allow", "--pack", &format!("p{m}"), "--digest", digest]);
+                    }
+                })
+            })
+            .collect();
+        let ended: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::SeqCst);
+        reader.join().unwrap();
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    let book = vance_shared::gate::Book::parse("store", &desk.store()).unwrap();
+    assert_eq!(book.entries().count(), PROCESSES * EACH);
+    assert!(looks.load(Ordering::SeqCst) > 10);
+    let log = std::fs::read_to_string(desk.path("home/audit/trust.jsonl")).unwrap();
+    assert_eq!(vance_shared::gate::audit::read(&log).unwrap().len(), PROCESSES * EACH);
+    let left: Vec<_> = std::fs::read_dir(desk.path("home")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{left:?}");
+}

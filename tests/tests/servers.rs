@@ -1,0 +1,14 @@
+//! Widely used MCP servers from npm and PyPI, in real Feet. `docs/servers.md` is the list: packs, calls and answers are taken from
+//! there, and what `npx` and `uvx` would download stands in the tests' cache in the version of the page.
+#![allow(missing_docs)]
+
+#[path = "servers/chrome.rs"]
+mod chrome;
+#[path = "servers/installed.rs"]
+mod installed;
+#[path = "servers/page.rs"]
+mod page;
+#[path = "servers/place.rs"]
+mod place;
+#[path = "servers/shelf.rs"]
+mod shelf;
