@@ -5,7 +5,7 @@ use vance_tests::api::Api;
 use vance_tests::home::Home;
 use vance_tests::process::{Brain, program, run};
 
-// One terminal for all who sit at one.
+// One terminal for all who sit at one; what it shows is read with vt100.
 #[path = "../../foot/tests/command_line/terminal.rs"]
 mod terminal;
 use terminal::Terminal;
