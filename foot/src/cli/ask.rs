@@ -262,3 +262,86 @@ impl Clerk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use nix::pty::{OpenptyResult, openpty};
+    use vance_shared::ids::CallId;
+    use vance_shared::names::ToolName;
+
+    use super::*;
+
+    struct Table {
+        at: AtTerminal,
+        screen: File,
+        pressed: Arc<AtomicU64>,
+    }
+
+    fn table(patience: Duration) -> Table {
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let (output, pressed) = (File::from(slave.try_clone().unwrap()), Arc::new(AtomicU64::new(0)));
+        let terminal = Terminal::new(slave, Box::new(output), Arc::clone(&pressed), patience);
+        let desk = Desk {
+            person: Mutex::new(Person::Idle(terminal)),
+            stage: Stage::hidden(),
+            home: PathBuf::from("/nowhere"),
+        };
+        Table { at: AtTerminal(Arc::new(desk)), screen: File::from(master), pressed }
+    }
+
+    impl Table {
+        fn consent(&self, text: &str) -> BoxFuture<'static, trust::Reply> {
+            Consent::consent(&self.at, Prompt { text: text.to_owned(), about: "pack 'a'".to_owned() })
+        }
+
+        /// Reads until the choices stand there.
+        fn until(&mut self, end: &str) {
+            let (mut seen, mut byte) = (Vec::new(), [0]);
+            while !seen.ends_with(end.as_bytes()) {
+                assert_eq!(self.screen.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+                seen.push(byte[0]);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_and_ctrl_c_are_no_answer_and_a_line_is_the_gates_to_judge() {
+        let mut table = table(Duration::from_millis(200));
+        assert_eq!(table.consent("q\nyes? 1>").await, trust::Reply::Silence);
+        let asking = tokio::spawn(table.consent("q\nyes? 2>"));
+        table.until("yes? 2> ");
+        table.pressed.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(asking.await.unwrap(), trust::Reply::Broken);
+        let asking = tokio::spawn(table.consent("q\nyes? 3>"));
+        table.until("yes? 3> ");
+        table.screen.write_all(b"2\n").unwrap();
+        assert_eq!(asking.await.unwrap(), trust::Reply::Line("2".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn the_gate_and_the_permissions_ask_one_after_the_other() {
+        let mut table = table(Duration::from_secs(30));
+        let question = Question {
+            call_id: CallId::generate(),
+            tool: ToolName::parse("shell_execute").unwrap(),
+            what: "running 'git' needs a yes".to_owned(),
+            remedy: String::new(),
+            lines: Vec::new(),
+            rule: None,
+        };
+        let pack = tokio::spawn(table.consent("q\nload? >"));
+        table.until("load? > ");
+        let tool = tokio::spawn(table.at.ask(question));
+        let dropped = tokio::spawn(table.consent("q\nnever? >"));
+        dropped.abort();
+        table.screen.write_all(b"3\n").unwrap();
+        table.until("[3] no \u{203a} ");
+        table.screen.write_all(b"1\n").unwrap();
+        assert_eq!((pack.await.unwrap(), tool.await.unwrap()), (trust::Reply::Line("3".to_owned()), true));
+    }
+}

@@ -77,9 +77,9 @@ pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
     }
     context.screen.remark(&format!("vancetope: using {}, as {} says", wish.reach(), wish.file));
     if let Some(brain) = brain {
-        context.general.brain = brain;
         // Whatever was given to this program was given for another Brain.
-        context.environment.project_brain = true;
+        context.environment.project_brain = Some(brain.clone());
+        context.general.brain = brain;
     }
     if let Some(session) = wish.session {
         context.general.session = Some(session);

@@ -25,7 +25,12 @@ pub(super) fn file(home: &Path) -> PathBuf {
 /// The rules for a run in `project`; without `project` the home's alone.
 pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failure> {
     let file = file(home);
-    let own = read(&file)?.unwrap_or_else(|| Rules::none(&file.to_string_lossy()));
+    let own = match read(&file)? {
+        Some(rules) if is_ours(home) => rules,
+        // It came with the working directory: like that one's own it may only tighten.
+        Some(theirs) => Rules::none(&file.to_string_lossy()).tightened_by(theirs).0,
+        None => Rules::none(&file.to_string_lossy()),
+    };
     let Some(theirs) = project.map(|p| read(&p.join(".vancetope").join(FILE))).transpose()?.flatten() else {
         return Ok(own);
     };
@@ -34,6 +39,10 @@ pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failur
         tracing::warn!("{warning}");
     }
     Ok(rules)
+}
+
+fn is_ours(home: &Path) -> bool {
+    std::env::current_dir().is_ok_and(|here| crate::trust::is_own_home(home, &here))
 }
 
 fn read(path: &Path) -> Result<Option<Rules>, Failure> {

@@ -27,8 +27,8 @@ pub struct Environment {
     pub foot_tools_dir: Option<PathBuf>,
     /// The program that guards child processes; without one this program itself.
     pub program: Option<PathBuf>,
-    /// The Brain is the project's choice: it gets no token that was meant for another one.
-    pub project_brain: bool,
+    /// The Brain that is the project's choice: it gets no token that was meant for another one.
+    pub project_brain: Option<Url>,
 }
 
 impl Environment {
@@ -41,7 +41,7 @@ impl Environment {
             token: std::env::var("VANCE_TOKEN").ok().filter(|t| !t.trim().is_empty()),
             foot_tools_dir: path("VANCE_FOOT_TOOLS_DIR"),
             program: None,
-            project_brain: false,
+            project_brain: None,
         }
     }
 
@@ -55,7 +55,7 @@ impl Environment {
 /// local one is not what the person meant.
 pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Command>) -> Result<(), Failure> {
     let Some(home) = context.environment.home() else { return Ok(()) };
-    if names_a_brain(argv) {
+    if names_a_brain(argv) || !is_ours(&home) {
         return Ok(());
     }
     match (Access::read(&home), command) {
@@ -73,10 +73,11 @@ pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Co
 /// The token for a Brain: the variable's, else the one of `vancetope login` for this very Brain, else, on the Brain's own machine, the
 /// one that the Brain left in the home. No stored token serves for another Brain than its own.
 pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Option<Token> {
-    if let (Some(text), false) = (&environment.token, environment.project_brain) {
+    let is_theirs = environment.project_brain.as_ref() == Some(brain);
+    if let (Some(text), false) = (&environment.token, is_theirs) {
         return Some(Token::new(text));
     }
-    match Access::read(home) {
+    match if is_ours(home) { Access::read(home) } else { Ok(None) } {
         Ok(Some(access)) => {
             if let Some(token) = access.token_for(brain) {
                 return Some(token);
@@ -85,7 +86,7 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
         Ok(None) => {}
         Err(error) => tracing::warn!("{error}; going on without it"),
     }
-    if environment.project_brain || !is_loopback(brain) {
+    if is_theirs || !is_loopback(brain) {
         return None;
     }
     let path = home.join("brain").join("local.token");
@@ -97,6 +98,11 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
             None
         }
     }
+}
+
+/// A home that came with the working directory names no Brain and holds no token of the user's.
+fn is_ours(home: &Path) -> bool {
+    std::env::current_dir().is_ok_and(|here| crate::trust::is_own_home(home, &here))
 }
 
 fn read_token(path: &Path) -> std::io::Result<String> {
@@ -118,14 +124,16 @@ mod tests {
         std::fs::write(home.path().join("brain/local.token"), "from-file\n").unwrap();
         let with = Environment { token: Some("from-variable".to_owned()), ..Environment::default() };
         let without = Environment::default();
-        let theirs = Environment { project_brain: true, ..with.clone() };
+        let theirs = |url| Environment { project_brain: Some(Url::parse(url).unwrap()), ..with.clone() };
+        let (here, there) = (theirs("http://127.0.0.1:9990"), theirs("https://brain.example.org"));
         for (environment, url, want) in [
             (&without, "http://127.0.0.1:9990", Some("from-file")),
             (&without, "https://brain.example.org", None),
             (&with, "http://127.0.0.1:9990", Some("from-variable")),
             (&with, "https://brain.example.org", Some("from-variable")),
-            (&theirs, "http://127.0.0.1:9990", None),
-            (&theirs, "https://brain.example.org", None),
+            (&here, "http://127.0.0.1:9990", None),
+            (&there, "https://brain.example.org", None),
+            (&there, "https://another.example.org", Some("from-variable")),
         ] {
             let got = token(environment, home.path(), &Url::parse(url).unwrap());
             assert_eq!(got.as_ref().map(Token::reveal), want, "{url}");

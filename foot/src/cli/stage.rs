@@ -104,11 +104,15 @@ impl Stage {
         }
     }
 
-    /// Begins a question, once the editor has left the keyboard. It ends when what this gives is dropped. Not for the editor's
-    /// own thread.
+    /// Begins a question, once there is no other one and the editor has left the keyboard. It ends when what this gives is dropped. Not
+    /// for the editor's own thread.
     pub(super) fn question(&self) -> Quiet {
         let mut now = self.floor.now();
-        now.question.get_or_insert_default();
+        // Whoever asks, there is one keyboard: an answer must not be heard by another question.
+        while now.question.is_some() {
+            now = self.floor.turn.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+        now.question = Some(Held::default());
         if let Err(error) = self.live.clear() {
             tracing::debug!("the live view was not cleared: {error}");
         }

@@ -93,3 +93,25 @@ fn a_review_asks_about_what_waits_and_starts_nothing() {
     let alone = desk.alone(&["trust", "review"]);
     assert!(!alone.status.success() && said(&alone).contains("needs a terminal"), "{}", said(&alone));
 }
+
+#[test]
+fn a_revocation_stops_the_pack_where_it_runs() {
+    let desk = Desk::new();
+    let marker = desk.text("pid");
+    let server = desk.program("server", &format!("#!/bin/sh\necho $$ > {marker}\n{}\n", desk.line("started")));
+    desk.pack("a", &stdio(&[server]));
+    desk.answered("2\n");
+    std::fs::remove_file(&marker).unwrap();
+    // A Foot in the background; no Brain is needed for its packs.
+    let foot = desk.seat(&["--no-ui", "--brain", "http://127.0.0.1:1"]);
+    foot.until(|text| text.contains("pack 'a' is up"));
+    let pid: i32 = std::fs::read_to_string(&marker).unwrap().trim().parse().unwrap();
+    let lives = || nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_ok();
+    assert!(lives());
+    let ended = desk.alone(&["trust", "revoke", "a"]);
+    assert!(ended.status.success() && said(&ended).contains("pack 'a' was stopped"), "{}", said(&ended));
+    foot.until(|_| !lives());
+    let mut foot = foot;
+    foot.types("\u{3}");
+    foot.leaves();
+}

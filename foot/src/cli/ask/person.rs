@@ -47,10 +47,11 @@ async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result
     if !terminal.is_ours() {
         return Ok(Reply::Nobody);
     }
-    let quiet = stage.question();
+    let stage = stage.clone();
     let (text, choices) = (text.to_owned(), choices.to_owned());
     // Ctrl-C is counted on the thread that waits here.
     let heard = tokio::task::spawn_blocking(move || {
+        let _quiet = stage.question();
         let _unseen = if hide { Some(Unseen::from_now(echo)?) } else { None };
         let heard = terminal.ask(&text, &choices, &mut || false);
         if hide || !matches!(heard, Heard::Line(_)) {
@@ -62,7 +63,6 @@ async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result
     .await
     .map_err(|error| Failure::Foot(format!("the question failed: {error}")))?
     .map_err(none)?;
-    drop(quiet);
     match heard {
         Heard::Line(line) => Ok(Reply::Line(line)),
         Heard::Silence | Heard::End | Heard::Interrupted | Heard::TakenBack => Ok(Reply::Nothing),

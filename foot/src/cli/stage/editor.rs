@@ -175,6 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn a_question_waits_for_the_one_before_it() {
+        let stage = Stage::hidden();
+        let first = stage.question();
+        let second = {
+            let stage = stage.clone();
+            std::thread::spawn(move || stage.question())
+        };
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!second.is_finished() && stage.is_asking());
+        drop(first);
+        drop(second.join().unwrap());
+        assert!(!stage.is_asking());
+    }
+
+    #[test]
     fn a_question_waits_for_the_editor_and_the_editor_for_the_question() {
         let stage = Stage::hidden();
         let (bell, _rung) = bell();
