@@ -30,7 +30,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// A login on the command line is noticed within this time.
 const LOOK_FOR_LOGIN: Duration = Duration::from_secs(1);
 /// A server that announces resources or prompts shows them within this time, or is offered without.
-const READABLE_WAIT: Duration = Duration::from_secs(5);
+const READABLE_WAIT: Duration = Duration::from_secs(3);
 /// A listening that ended is begun again after this.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -209,33 +209,35 @@ async fn list(shared: &Shared, live: &Live) -> Result<(Table, Vec<String>), (Str
     env::expand_json(&mut defaults, "defaultArgs", &env::ambient()).map_err(|error| (error.to_string(), true))?;
     let defaults = defaults.as_object().cloned().unwrap_or_default();
     let deadline = Instant::now() + plan.init_timeout;
+    let (readings, pages) = tokio::join!(readable(live, deadline), pages(live, deadline, plan.init_timeout));
+    let mut listing = pages.map_err(|why| (why, false))?;
+    listing.offer(&readings);
+    Ok(listing.finish(plan, &defaults))
+}
+
+/// All pages of its tools.
+async fn pages(live: &Live, deadline: Instant, limit: Duration) -> Result<Listing, String> {
     let mut listing = Listing::default();
-    listing.offer(&readable(live, deadline).await);
     let mut cursor: Option<String> = None;
     loop {
         let reply = tokio::time::timeout_at(deadline, live.conn.page(cursor.as_deref()).end()).await;
         let page = match reply {
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error { code: -32601, .. }) if cursor.is_none() => {
-                let (table, mut warnings) = listing.finish(plan, &defaults);
-                if table.specs.is_empty() {
-                    warnings.push("the server offers no tools at all".to_owned());
-                }
-                return Ok((table, warnings));
+                listing.warnings.push("the server offers no tools at all".to_owned());
+                return Ok(listing);
             }
             Ok(Reply::Error { code, message }) => {
                 let message = vance_shared::show::quoted(&message, 300);
-                return Err((format!("its tools/list failed: {message} (JSON-RPC error {code})"), false));
+                return Err(format!("its tools/list failed: {message} (JSON-RPC error {code})"));
             }
-            Ok(Reply::Lost { why, .. } | Reply::Refused(why)) => return Err((why, false)),
-            Ok(Reply::Busy) => return Err(("it does not read its input".to_owned(), false)),
-            Err(_) => {
-                return Err((format!("no answer to tools/list within {} s", plan.init_timeout.as_secs_f64()), false));
-            }
+            Ok(Reply::Lost { why, .. } | Reply::Refused(why)) => return Err(why),
+            Ok(Reply::Busy) => return Err("it does not read its input".to_owned()),
+            Err(_) => return Err(format!("no answer to tools/list within {} s", limit.as_secs_f64())),
         };
-        cursor = listing.take(page.get()).map_err(|why| (why, false))?;
+        cursor = listing.take(page.get())?;
         if cursor.is_none() {
-            return Ok(listing.finish(plan, &defaults));
+            return Ok(listing);
         }
     }
 }

@@ -39,6 +39,8 @@ const SHORT_GRACE: Duration = Duration::from_millis(300);
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// The SDK waits this long for an answer to `server/discover` before it tries `initialize`.
 const SDK_DISCOVER_WAIT: Duration = Duration::from_secs(10);
+/// What a login takes beside the person: discovery, registration and exchange.
+const EXCHANGE_WAIT: Duration = Duration::from_secs(60);
 /// Ordinary requests at a time to one HTTP server: what one client may have in flight.
 const HTTP_REQUESTS: usize = vance_shared::limits::INFLIGHT_CALLS;
 
@@ -207,7 +209,7 @@ async fn reach_http(
     let refusal = session.as_ref().filter(|_| matches!(greeted, Ok(Err(_)))).and_then(|session| session.refusal());
     if let (Some(session), Some(challenge)) = (&session, refusal) {
         // A person takes longer than a handshake may.
-        match in_time(LOGIN_WAIT, stop, session.login(&challenge)).await {
+        match in_time(LOGIN_WAIT + EXCHANGE_WAIT, stop, session.login(&challenge)).await {
             Ok(Ok(login)) => {
                 tracing::info!(pack = %plan.pack, issuer = login.issuer.as_deref().unwrap_or("-"), "logged in");
                 greeted = attempt().await;

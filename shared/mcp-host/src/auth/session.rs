@@ -7,15 +7,16 @@
 //! wants more (403)      → a person allows it, at most MAX_STEP_UPS times without a success between
 //! ```
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig, CredentialStore as _,
     InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
 };
 use serde::Deserialize;
-use vance_shared::launch::{Auth, Grant, LaunchPlan, OAuth, Transport};
+use vance_shared::launch::{Auth, Grant, LaunchPlan, OAuth, Tls, Transport};
 use vance_shared::names::PackName;
 
 use super::addresses::Addresses;
@@ -77,7 +78,10 @@ pub(crate) struct Session {
     /// The pack itself says that it logs in.
     declared: bool,
     client_name: String,
-    wire: Arc<Wire>,
+    /// Made when it is needed: most servers never ask.
+    wire: OnceLock<Arc<Wire>>,
+    tls: Tls,
+    project_dir: Option<PathBuf>,
     store: Store,
     open: Option<OnAuthorize>,
     /// A lock, because every request reads it and a renewal writes it; never held across an await.
@@ -101,9 +105,6 @@ impl Session {
         let Transport::Http { auth, tls, .. } = &plan.transport else { return Ok(None) };
         let Some(oauth) = oauth_of(plan)? else { return Ok(None) };
         let url = url.split(['?', '#']).next().unwrap_or(url).to_owned();
-        let named = [Some(url.as_str()), oauth.issuer.as_deref(), oauth.token_url.as_deref()];
-        let addresses = Addresses::naming(named.into_iter().flatten());
-        let wire = Wire::new(addresses, tls, host.project_dir.as_deref()).map_err(AuthFault::Pack)?;
         let store = Store::new(&host.logins_dir, &plan.pack, &url);
         let current = store.load()?.and_then(|kept| token(&kept.credentials));
         Ok(Some(Self {
@@ -113,7 +114,9 @@ impl Session {
             client_name: host.client_name.clone(),
             url,
             oauth,
-            wire: Arc::new(wire),
+            wire: OnceLock::new(),
+            tls: tls.clone(),
+            project_dir: host.project_dir.clone(),
             store,
             open,
             current: Mutex::new(current),
@@ -355,9 +358,19 @@ impl Session {
         Ok(config.client_secret)
     }
 
+    fn wire(&self) -> Result<Arc<Wire>, AuthFault> {
+        if let Some(wire) = self.wire.get() {
+            return Ok(Arc::clone(wire));
+        }
+        let named = [Some(self.url.as_str()), self.oauth.issuer.as_deref(), self.oauth.token_url.as_deref()];
+        let addresses = Addresses::naming(named.into_iter().flatten());
+        let wire = Wire::new(addresses, &self.tls, self.project_dir.as_deref()).map_err(AuthFault::Pack)?;
+        Ok(Arc::clone(self.wire.get_or_init(|| Arc::new(wire))))
+    }
+
     /// Finds the authorization server.
     async fn manager(&self, challenge: &Challenge) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthFault> {
-        let mut manager = AuthorizationManager::new_with_oauth_http_client(self.url.as_str(), self.wire.clone())
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(self.url.as_str(), self.wire()?)
             .await
             .map_err(|error| self.fault(&error))?;
         let metadata = match &self.oauth.token_url {
