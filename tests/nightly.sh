@@ -2,7 +2,8 @@
 # Runs every test with many more random cases, the long ones included, and says at the end what was run.
 #   SEEDS           seeds of the simulations (1000)
 #   PROPTEST_CASES  cases of each property, at least (5000)
-# Other arguments go to cargo nextest run, such as a filter.
+#   FUZZ_SECONDS    for each reader under libFuzzer, afterwards (60)
+# Other arguments go to cargo nextest run, such as a filter; then nothing is fuzzed.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -21,6 +22,15 @@ echo 1 >target/nightly/status
 } 2>&1 | tee "$log"
 status=$(cat target/nightly/status)
 
+if [ $# -eq 0 ]; then
+    echo 1 >target/nightly/status
+    {
+        fuzz/run.sh
+        echo $? >target/nightly/status
+    } 2>&1 | tee -a "$log"
+    [ "$(cat target/nightly/status)" = 0 ] || status=1
+fi
+
 minutes=$((($(date +%s) - begin + 59) / 60))
 echo
 echo "nightly run, $(date -u +%F), $minutes minutes, $(uname -sm), $(getconf _NPROCESSORS_ONLN) cores"
@@ -28,4 +38,5 @@ sed -n 's/^ *Summary \[[^]]*\] */  /p' "$log" | tail -n 1
 awk '{ n = $1; $1 = ""; sum[$0] += n } END { for (what in sum) printf "  %d%s\n", sum[what], what }' "$VANCE_SUMMARY" | sort -k 2
 echo "  $PROPTEST_CASES cases of each property, at least"
 grep -E '^ *(FAIL|SIG[A-Z]+|ABORT|TIMEOUT|LEAK-FAIL) \[' "$log" | sort -u
+[ -x /usr/bin/chromium ] || echo "!! /usr/bin/chromium is not there: what needs a browser was NOT tested (apt-get install chromium)"
 exit "$status"

@@ -337,7 +337,7 @@ fn nothing_is_left_to_do_and_no_path_of_one_machine_is_in_here() -> anyhow::Resu
         concat!("todo", "!("),
         concat!("unimplemented", "!("),
         concat!("/ro", "ot/"),
-        concat!("../", "shared"),
+        concat!("../", "shared/"),
         concat!("iss", "ue #"),
         concat!("\"/wo", "rk/"),
         concat!("'/wo", "rk/"),
