@@ -54,9 +54,12 @@ fn foot(home: &Path, brain: Option<&str>) -> Foot {
 }
 
 fn foot_with(home: &Path, brain: Option<&str>, rules: Rules) -> Foot {
+    // Beside the home: what lies in the working directory would have to ask.
+    let project_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a-project");
+    std::fs::create_dir_all(&project_dir).unwrap();
     let config = FootConfig {
         home: home.to_owned(),
-        project_dir: home.to_owned(),
+        project_dir,
         packs_dir: None,
         brain_url: brain.map(|url| url.parse().unwrap()),
         token: Arc::new(|| None),

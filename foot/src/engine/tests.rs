@@ -546,7 +546,8 @@ fn without_a_brain_tools_run_and_packs_of_the_project_are_named() {
     story(async |world| {
         let packs = world.home.path().join("project/.vancetope/foot-tools");
         std::fs::create_dir_all(&packs).unwrap();
-        std::fs::write(packs.join("chrome.json"), "{}").unwrap();
+        let pack = r#"{"name":"chrome","type":"mcp_server","parameters":{"transport":"stdio","command":["true"]}}"#;
+        std::fs::write(packs.join("chrome.json"), pack).unwrap();
         let foot = start_with(config(world.home.path(), None), &world.bench);
         let summary = foot.first_load().await;
         assert_eq!(summary.to_string(), "loaded 0 pack(s) → 0 tool(s); 1 skipped, 0 failed");

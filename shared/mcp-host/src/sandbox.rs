@@ -1,7 +1,7 @@
 //! What a sandboxed child may reach: an allow-list of folders, enforced by the kernel (Landlock) for the child and all that it starts.
 //!
 //! It names what programs need in order to run; everything else of the home, where the secrets are, cannot be opened. Beside files it keeps
-//! a child from signalling or debugging processes outside of it, which also hides their environments. The network stays as it is.
+//! a child from signalling processes outside of it. The network stays as it is, and so does what `/proc` tells of other processes of the user.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
