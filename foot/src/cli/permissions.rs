@@ -8,6 +8,7 @@ use vance_foot_core::permissions::{Rules, parse_permissions};
 use vance_shared::show::plain;
 
 use super::failure::Failure;
+use crate::trust;
 
 mod add;
 pub(super) use add::add;
@@ -31,9 +32,10 @@ pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failur
         Some(theirs) => Rules::none(&file.to_string_lossy()).tightened_by(theirs).0,
         None => Rules::none(&file.to_string_lossy()),
     };
-    let Some(theirs) = project.map(|p| read(&p.join(".vancetope").join(FILE))).transpose()?.flatten() else {
-        return Ok(own);
-    };
+    // Who works in their own home directory has one folder that is both.
+    let is_same = |project: &&Path| same(home, &project.join(".vancetope"));
+    let theirs = project.filter(|project| !is_same(project)).map(read_theirs);
+    let Some(theirs) = theirs.transpose()?.flatten() else { return Ok(own) };
     let (rules, warnings) = own.tightened_by(theirs);
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -41,14 +43,37 @@ pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failur
     Ok(rules)
 }
 
+/// A project's file: no link is followed, so that a mistake in it shows nothing of another file.
+fn read_theirs(project: &Path) -> Result<Option<Rules>, Failure> {
+    let path = project.join(".vancetope").join(FILE);
+    let fault = |why: String| Failure::File { file: plain(&path.to_string_lossy()), why };
+    let read = trust::read_theirs(project, &[".vancetope", FILE], MAX_FILE_BYTES as usize);
+    match read.map_err(|error| fault(error.to_string()))? {
+        Some(text) if text.len() as u64 > MAX_FILE_BYTES => Err(fault(too_large())),
+        Some(text) => parse(&path, &text).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 fn is_ours(home: &Path) -> bool {
-    std::env::current_dir().is_ok_and(|here| crate::trust::is_own_home(home, &here))
+    std::env::current_dir().is_ok_and(|here| trust::is_own_home(home, &here))
 }
 
 fn read(path: &Path) -> Result<Option<Rules>, Failure> {
-    let Some(text) = read_text(path)? else { return Ok(None) };
+    read_text(path)?.map(|text| parse(path, &text)).transpose()
+}
+
+fn parse(path: &Path, text: &str) -> Result<Rules, Failure> {
     let name = path.to_string_lossy().into_owned();
-    parse_permissions(&name, &text).map(Some).map_err(|problems| Failure::Mistakes { file: name, problems })
+    parse_permissions(&name, text).map_err(|problems| Failure::Mistakes { file: name, problems })
+}
+
+fn too_large() -> String {
+    format!("larger than {MAX_FILE_BYTES} bytes, expected a list of rules")
 }
 
 /// The file's text, if there is one.
@@ -64,7 +89,7 @@ fn read_text(path: &Path) -> Result<Option<String>, Failure> {
     let file = std::fs::File::open(path).map_err(|e| fault(e.to_string()))?;
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|e| fault(e.to_string()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(fault(format!("larger than {MAX_FILE_BYTES} bytes, expected a list of rules")));
+        return Err(fault(too_large()));
     }
     Ok(Some(text))
 }
@@ -82,6 +107,13 @@ mod tests {
         std::fs::write(home.path().join(FILE), "allow: []\ndney: []\n").unwrap();
         let Failure::Mistakes { problems, .. } = rules(home.path(), None).unwrap_err() else { panic!("mistakes") };
         assert_eq!(problems[0].line, 2);
+        let project = tempfile::tempdir().unwrap();
+        std::fs::create_dir(project.path().join(".vancetope")).unwrap();
+        std::os::unix::fs::symlink(home.path().join(FILE), project.path().join(".vancetope").join(FILE)).unwrap();
+        std::fs::write(home.path().join(FILE), "allow: []\n").unwrap();
+        let linked = rules(home.path(), Some(project.path())).unwrap_err().to_string();
+        assert!(linked.contains("is a link"), "{linked}");
+        assert!(rules(home.path(), None).is_ok());
         std::fs::remove_file(home.path().join(FILE)).unwrap();
         std::fs::create_dir(home.path().join(FILE)).unwrap();
         assert_eq!(rules(home.path(), None).unwrap_err().exit(), 2);

@@ -34,6 +34,11 @@ impl PinStore {
     /// Pins a pack's tools at its first start; later says how they differ, and keeps what they say now for a review. Touches the disk.
     pub fn check(&self, origin: Origin, pack: &PackName, tools: &[ToolSpec]) -> Result<Drift, Distrust> {
         let now = Pins::of(tools);
+        // Nearly always nothing has changed, and nobody has to wait for a lock.
+        let pinned = read(&self.pins)?.get(self.of(origin), pack).is_some_and(|pinned| *pinned == now);
+        if pinned && read(&self.seen)?.get(self.of(origin), pack).is_none() {
+            return Ok(Drift::default());
+        }
         let drift = edit(&self.pins, |book| match book.get(self.of(origin), pack) {
             Some(pinned) => pinned.compare(&now),
             None => {

@@ -15,7 +15,11 @@ use nix::sys::stat::Mode;
 pub(crate) fn read_theirs<T: AsRef<OsStr>>(base: &Path, parts: &[T], max_bytes: usize) -> io::Result<Option<String>> {
     let Some((file, folders)) = parts.split_last() else { return Ok(None) };
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    let mut at = open(base, flags | OFlag::O_DIRECTORY, Mode::empty())?;
+    let mut at = match open(base, flags | OFlag::O_DIRECTORY, Mode::empty()) {
+        Ok(base) => base,
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
     for folder in folders {
         match step(&at, folder.as_ref(), flags | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW)? {
             Some(next) => at = next,

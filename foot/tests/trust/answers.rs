@@ -89,8 +89,16 @@ fn where_nobody_looks_nobody_is_asked_and_the_way_out_is_said() {
 fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
     let desk = Desk::new();
     desk.pack("chrome", &stdio(&[&desk.server("started")]));
+    for pretender in ["trusted-packs.yaml", "secrets.yaml", "local.token"] {
+        desk.put(&format!("repo/.vancetope/{pretender}"), "");
+    }
     let mut at_terminal = desk.seat(&["--daemon", "--brain", "http://127.0.0.1:1"]);
     at_terminal.until(|text| text.contains("WARN") && text.contains("no terminal to ask on"));
+    at_terminal.until(|text| {
+        ["trusted-packs.yaml", "secrets.yaml", "local.token"]
+            .iter()
+            .all(|file| text.contains(&format!(".vancetope/{file} has no effect")))
+    });
     at_terminal.types("\u{3}");
     assert!(!at_terminal.leaves().text.contains("Load it?"));
     let mut piped = desk.command(&["--no-ui", "--brain", "http://127.0.0.1:1"]);

@@ -67,11 +67,17 @@ fn a_projects_brain_is_reached_only_after_a_yes_and_never_with_the_users_token()
         assert!(!again.text.contains("Use it?"), "{}", again.text);
     }
     assert!(hears().starts_with("GET /api/v1/tasks"));
+    let list = String::from_utf8(desk.alone(&["trust"]).stdout).unwrap();
+    assert!(list.contains("(brain)") && list.contains(&url), "{list}");
     let (other, other_heard) = brain();
     desk.put("repo/.vancetope/project.eddie.yaml", &format!("brain: {other}\n"));
     let ended = seat(&desk, TASKS).answers("3\n");
     assert!(ended.text.contains("changed since you allowed it on 20"), "{}", ended.text);
     assert_eq!(*other_heard.lock().unwrap(), "");
+    assert!(desk.alone(&["trust", "revoke", "--project"]).status.success());
+    desk.put("repo/.vancetope/project.eddie.yaml", &format!("brain: {url}\n"));
+    let ended = seat(&desk, TASKS).answers("3\n");
+    assert!(ended.text.contains("Use it?") && !ended.text.contains("changed since"), "{}", ended.text);
 }
 
 #[test]

@@ -41,7 +41,18 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
         project: project.to_owned(),
         reason: None,
     });
-    let mut rows: Vec<Row> = allowed.chain(denied).collect();
+    let brains = desk.trust.brains().read();
+    tell(context, &brains);
+    let named = brains.book.entries().map(|(project, entry)| Row {
+        pack: "(brain)".to_owned(),
+        state: "allowed",
+        since: entry.since.clone(),
+        reach: Some(entry.reach.clone()),
+        digest: entry.digest.map(|digest| digest.to_string()),
+        project: project.to_owned(),
+        reason: None,
+    });
+    let mut rows: Vec<Row> = allowed.chain(denied).chain(named).collect();
     rows.extend(waiting(&desk));
     if context.screen.json {
         let rows: Vec<Value> = rows
