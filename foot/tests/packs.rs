@@ -4,6 +4,8 @@
 #[path = "../src/engine/tests/brain.rs"]
 #[allow(dead_code)] // the other stories use the rest
 mod brain;
+#[path = "packs/reload.rs"]
+mod reload;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,13 +51,18 @@ fn home(packs: &[(&str, &str)]) -> TempDir {
     home
 }
 
+/// The working directory of this test's Foot.
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("project-{}", std::process::id()))
+}
+
 fn foot(home: &Path, brain: Option<&str>) -> Foot {
     foot_with(home, brain, Rules::none("permissions.yaml"))
 }
 
 fn foot_with(home: &Path, brain: Option<&str>, rules: Rules) -> Foot {
     // Beside the home: what lies in the working directory would have to ask.
-    let project_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a-project");
+    let project_dir = project();
     std::fs::create_dir_all(&project_dir).unwrap();
     let config = FootConfig {
         home: home.to_owned(),
