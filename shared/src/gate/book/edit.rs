@@ -69,10 +69,12 @@ fn take(book: &mut Book, text: Option<String>, wanted: Map<String, Value>) {
         Ok(node) => node.to_value() == value,
         Err(_) => false,
     };
-    let text = text.filter(|text| reads_as_meant(text));
+    let file = value.as_object().map(yaml::file).unwrap_or_default();
+    // A head may end in the middle of what YAML takes for a line.
+    let anew = format!("{}{file}", head(&book.text));
+    let text = text.into_iter().chain([anew]).find(|text| reads_as_meant(text)).unwrap_or(file);
     let Value::Object(wanted) = value else { return };
-    book.text = text.unwrap_or_else(|| format!("{}{}", head(&book.text), yaml::file(&wanted)));
-    book.root = wanted;
+    (book.text, book.root) = (text, wanted);
 }
 
 /// Comments and blank lines before the first field.

@@ -258,6 +258,14 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn a_file_with_the_line_ends_of_another_age_still_reads_after_an_edit() {
+    let mut edited = book("# mine\rversion: 1\n");
+    edited.allow(&project("/p"), &entry("a", "b"));
+    assert_eq!(Book::parse("f", edited.to_yaml()), Ok(edited.clone()), "{}", edited.to_yaml());
+    assert!(edited.to_yaml().contains("version: 1"), "{}", edited.to_yaml());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
