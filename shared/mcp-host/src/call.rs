@@ -12,6 +12,7 @@ use vance_shared::tool::ToolResult;
 
 use crate::handle::Progress;
 use crate::lane::{InFlight, Reply};
+use crate::people::Asking;
 
 /// Receives a call's progress.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -28,6 +29,11 @@ impl Deadline {
     pub(crate) fn new(now: Instant, timeout: Duration, cap: Duration) -> Self {
         let last = later(now, cap.max(timeout));
         Self { timeout, last, at: later(now, timeout).min(last) }
+    }
+
+    /// No sign of life makes it later.
+    fn is_last(&self) -> bool {
+        self.at >= self.last
     }
 
     pub(crate) fn progressed(&mut self, now: Instant) {
@@ -54,6 +60,7 @@ pub(crate) async fn wait(
     deadline: &mut Deadline,
     cancel: &CancellationToken,
     progress: Option<&ProgressSink>,
+    asking: &Asking,
 ) -> Ended {
     loop {
         tokio::select! {
@@ -77,6 +84,11 @@ pub(crate) async fn wait(
                 }
             }
             () = tokio::time::sleep_until(deadline.at) => {
+                // A person's time is not the server's.
+                if asking.is_open() && !deadline.is_last() {
+                    deadline.progressed(Instant::now());
+                    continue;
+                }
                 flight.cancel("it took too long");
                 return Ended::Deadline;
             }
@@ -257,9 +269,28 @@ mod tests {
             reports.send(Box::new(Progress { fraction: None, message: None })).await.unwrap();
         };
         let cancel = CancellationToken::new();
-        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None), speak);
+        let nobody = Asking::default();
+        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None, &nobody), speak);
         assert!(matches!(ended, Ended::Deadline));
         assert_eq!(begin.elapsed().as_secs(), 18);
         assert_eq!(*told.lock().unwrap(), "it took too long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_person_is_asked_a_call_does_not_expire() {
+        let (_reports, progress) = mpsc::channel(4);
+        let flight = InFlight::new(std::future::pending(), progress, |_| {});
+        let begin = Instant::now();
+        let mut deadline = Deadline::new(begin, Duration::from_secs(10), Duration::from_secs(100));
+        let asking = Asking::default();
+        let person = async {
+            let question = asking.begin();
+            tokio::time::sleep(Duration::from_secs(35)).await;
+            drop(question);
+        };
+        let cancel = CancellationToken::new();
+        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None, &asking), person);
+        assert!(matches!(ended, Ended::Deadline));
+        assert_eq!(begin.elapsed().as_secs(), 40, "the last time that it was waited for a person, and once more");
     }
 }

@@ -19,7 +19,7 @@ use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use crate::handle::{HostEnv, Progress};
-use crate::people::{People, SAMPLING_IS_OFF};
+use crate::people::{Asking, People, SAMPLING_IS_OFF};
 
 /// Longest server log message that is kept.
 const LOG_CHARS: usize = 2_000;
@@ -50,6 +50,7 @@ pub(crate) struct Client {
     config: ClientConfig,
     roots: Vec<Root>,
     people: People,
+    asking: Arc<Asking>,
     logs: LogLines,
     /// Rung when the server's tools may have changed; any number of rings before it is heard are one.
     changed: Arc<Notify>,
@@ -61,6 +62,7 @@ impl Client {
         pack: PackName,
         env: &HostEnv,
         people: &People,
+        asking: Arc<Asking>,
         changed: Arc<Notify>,
         listeners: Listeners,
     ) -> Self {
@@ -75,7 +77,7 @@ impl Client {
         let mut config =
             ClientConfig::new(capabilities, Implementation::new(env.client_name.clone(), env!("CARGO_PKG_VERSION")));
         config.protocol_version = ProtocolVersion::V_2025_11_25;
-        Self { pack, config, roots, people: people.clone(), logs: LogLines::default(), changed, listeners }
+        Self { pack, config, roots, people: people.clone(), asking, logs: LogLines::default(), changed, listeners }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
@@ -153,6 +155,7 @@ impl ClientHandler for Client {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, McpError> {
         let params = serde_json::to_value(&request).unwrap_or_default();
+        let _asking = self.asking.begin();
         let answer = tokio::select! {
             answer = self.people.ask(&self.pack, &params) => answer,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the question was withdrawn", None)),

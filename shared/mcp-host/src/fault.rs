@@ -13,6 +13,9 @@ use crate::lane::Reply;
 /// Characters of a foreign error that are worth showing.
 const SHOWN_CHARS: usize = 300;
 
+/// Answers that a server gives before it has looked for a tool.
+const REFUSED_UNREAD: [&str; 6] = ["HTTP 400", "HTTP 404", "HTTP 405", "HTTP 406", "HTTP 413", "HTTP 415"];
+
 /// What a failed request means, with the reason if the server has to be reached anew.
 pub(crate) fn verdict(error: ServiceError) -> (Reply, Option<String>) {
     match error {
@@ -42,6 +45,12 @@ fn refuses(error: &HttpError) -> bool {
         error,
         StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) | StreamableHttpError::Auth(_)
     ) || is_unauthorized(error)
+        || says(error, "HTTP 403")
+}
+
+/// An answer that the SDK tells by its text alone.
+fn says(error: &HttpError, status: &str) -> bool {
+    matches!(error, StreamableHttpError::UnexpectedServerResponse(text) if text.starts_with(status))
 }
 
 /// Whether a greeting failed for who we are.
@@ -61,6 +70,8 @@ fn reach(error: &HttpError) -> (bool, bool) {
         StreamableHttpError::Client(error) => (!error.is_connect(), true),
         // Refused before a tool was looked at.
         StreamableHttpError::SessionExpired => (false, true),
+        // The server refused the request itself.
+        error if REFUSED_UNREAD.iter().any(|status| says(error, status)) => (false, false),
         StreamableHttpError::HttpStatus(status) => (status.status != 429, false),
         StreamableHttpError::ResponseBodyTooLarge { .. } | StreamableHttpError::UnexpectedServerResponse(_) => {
             (true, false)
@@ -90,6 +101,7 @@ fn http(error: &HttpError) -> String {
         StreamableHttpError::AuthRequired(_) => "the server wants authorization (HTTP 401)".to_owned(),
         StreamableHttpError::InsufficientScope(_) => "the server refuses these credentials (HTTP 403)".to_owned(),
         StreamableHttpError::Auth(AuthError::AuthorizationFailed(why)) => why.clone(),
+        error if says(error, "HTTP 403") => "the server refuses these credentials (HTTP 403)".to_owned(),
         error if is_unauthorized(error) => "the server wants authorization (HTTP 401)".to_owned(),
         StreamableHttpError::SessionExpired => "the server does not know the session any more (HTTP 404)".to_owned(),
         other => cut(other),

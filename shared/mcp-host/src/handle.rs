@@ -206,7 +206,7 @@ impl McpHandle {
         let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
         for _ in 0..INPUT_ROUNDS {
             let flight = live.conn.call(&round);
-            match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref()).await {
+            match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
                 Ended::Reply(reply) => match call::judge(reply) {
                     Answer::Finished(outcome) => return outcome,
                     Answer::Input(input) => match self.answer(input, request, &mut deadline).await {
@@ -231,11 +231,12 @@ impl McpHandle {
     ) -> Result<Raw, Outcome> {
         for _ in 0..INPUT_ROUNDS {
             let flight = live.conn.ask(&ask);
-            let raw = match call::wait(flight, deadline, &request.cancel, request.progress.as_ref()).await {
-                Ended::Reply(reply) => call::settle(reply)?,
-                Ended::Cancelled => return Err(cancelled()),
-                Ended::Deadline => return Err(too_long(request)),
-            };
+            let raw =
+                match call::wait(flight, deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
+                    Ended::Reply(reply) => call::settle(reply)?,
+                    Ended::Cancelled => return Err(cancelled()),
+                    Ended::Deadline => return Err(too_long(request)),
+                };
             let Some(input) = call::input_of(&raw) else { return Ok(raw) };
             ask.input = Some(self.answer(input, request, deadline).await?);
         }

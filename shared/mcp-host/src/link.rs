@@ -23,7 +23,7 @@ use crate::files::{self, Moment};
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::http::{self, Endpoint};
-use crate::people::People;
+use crate::people::{Asking, People};
 use crate::reading::Readings;
 use crate::shared::Era;
 use crate::stderr::LastWords;
@@ -77,6 +77,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) stop: &'a CancellationToken,
     /// Whom to ask.
     pub(crate) people: &'a People,
+    pub(crate) asking: Arc<Asking>,
 }
 
 /// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
@@ -150,7 +151,7 @@ fn working_dir(plan: &LaunchPlan, env: &HostEnv, cwd: Option<&str>) -> Result<Pa
 }
 
 async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people, asking } = to;
     let refused = |why: String, next| Refused { why, hopeless: false, next };
     let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -158,7 +159,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     };
     let last_words = LastWords::follow(plan.pack.clone(), errors);
     let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
-    let client = Client::new(plan.pack.clone(), env, people, changed, Listeners::default());
+    let client = Client::new(plan.pack.clone(), env, people, asking, changed, Listeners::default());
     let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;
     let mut body = Body::Child { child: Box::new(child), pipes: Arc::clone(&pipes), last_words };
     let fault = match greeted {
@@ -192,7 +193,7 @@ async fn reach_http(
     client: reqwest::Client,
     session: Option<Arc<Session>>,
 ) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people, asking } = to;
     let listeners = Listeners::default();
     let attempt = async || {
         let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
@@ -202,7 +203,8 @@ async fn reach_http(
         config.reinit_on_expired_session = false;
         let client = HttpClient::new(client.clone(), session.clone());
         let transport = StreamableHttpClientTransport::with_client(client, config);
-        let service = Client::new(plan.pack.clone(), env, people, Arc::clone(&changed), listeners.clone());
+        let service =
+            Client::new(plan.pack.clone(), env, people, Arc::clone(&asking), Arc::clone(&changed), listeners.clone());
         in_time(plan.init_timeout, stop, greet(service, transport, era)).await
     };
     let mut greeted = attempt().await;

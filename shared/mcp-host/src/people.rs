@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Map, Value, json};
 use vance_shared::json::Raw;
@@ -22,6 +23,30 @@ pub struct People {
     pub authorize: Option<OnAuthorize>,
     /// Asks somebody. Without it every question is declined, and servers are told beforehand that nobody can be asked.
     pub elicit: Option<Elicit>,
+}
+
+/// How many questions of one server wait for a person: meanwhile its calls wait, too.
+#[derive(Debug, Default)]
+pub(crate) struct Asking(AtomicU32);
+
+impl Asking {
+    /// A question begins; it ends with what is given back.
+    pub(crate) fn begin(&self) -> impl Drop + '_ {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Asked(self)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+struct Asked<'a>(&'a Asking);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Puts a question to a person. Dropping the future withdraws the question.

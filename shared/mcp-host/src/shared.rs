@@ -9,7 +9,7 @@ use crate::auth::Store;
 use crate::budget::Budget;
 use crate::conn::Conn;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
-use crate::people::People;
+use crate::people::{Asking, People};
 use crate::reading::Readings;
 use crate::tools::Table;
 use crate::{env, http};
@@ -49,6 +49,7 @@ pub(crate) struct Shared {
     env: HostEnv,
     events: EventSink,
     people: People,
+    asking: Arc<Asking>,
     state: ArcSwap<HostState>,
     live: ArcSwapOption<Live>,
     /// A lock for form's sake: only the one actor's life at a time touches it.
@@ -58,7 +59,16 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(launch: TrustedLaunch, env: HostEnv, events: EventSink, people: People) -> Self {
         let state = ArcSwap::from_pointee(HostState::Starting);
-        Self { launch, env, events, people, state, live: ArcSwapOption::empty(), memory: Mutex::default() }
+        Self {
+            launch,
+            env,
+            events,
+            people,
+            asking: Arc::default(),
+            state,
+            live: ArcSwapOption::empty(),
+            memory: Mutex::default(),
+        }
     }
 
     pub(crate) fn launch(&self) -> &TrustedLaunch {
@@ -71,6 +81,11 @@ impl Shared {
 
     pub(crate) fn env(&self) -> &HostEnv {
         &self.env
+    }
+
+    /// Its questions that wait for a person.
+    pub(crate) fn asking(&self) -> &Arc<Asking> {
+        &self.asking
     }
 
     pub(crate) fn people(&self) -> &People {

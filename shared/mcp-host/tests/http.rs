@@ -92,6 +92,7 @@ fn a_server_that_wants_a_login_says_which_command_gives_one() {
         for (word, want) in [
             ("401", "failed: needs a login: run `vancetope login fake`"),
             ("quiet401", "failed: the server wants authorization (HTTP 401)"),
+            ("need=key", "failed: the server refuses these credentials (HTTP 403)"),
         ] {
             let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
             let server = serve(dir.path(), port, &[word]).await;
