@@ -116,6 +116,44 @@ fn reload_starts_what_is_new_and_says_what_became_of_it() {
 }
 
 #[test]
+fn a_pack_of_the_project_is_asked_about_before_the_prompt_and_by_a_reload() {
+    let (home, brain) = (home(), FakeBrain::start());
+    let folder = home.path().join("project/.vancetope/foot-tools");
+    std::fs::create_dir_all(&folder).unwrap();
+    let pack = |name: &str| {
+        let parameters = serde_json::json!({"transport": "stdio", "command": ["sh", "-c", "exit 3"]});
+        serde_json::json!({"name": name, "type": "mcp_server", "parameters": parameters}).to_string()
+    };
+    std::fs::write(folder.join("shipped.json"), pack("shipped")).unwrap();
+    let url = brain.url();
+    let mut terminal = Terminal::start(program(home.path(), &["--brain", &url]));
+    terminal.shows("wants to run: sh -c 'exit 3'");
+    terminal.shows("[3] no \u{203a}");
+    terminal.types("3\n");
+    terminal.shows("loaded 0 pack(s) \u{2192} 0 tool(s); 1 skipped, 0 failed");
+    terminal.ends_with("\u{203a}");
+    // A changed file is told, and taken up by nobody but the person.
+    std::fs::write(folder.join("second.json"), pack("second")).unwrap();
+    terminal.types("half");
+    terminal.shows("packs changed: ");
+    terminal.ends_with("\u{203a} half");
+    terminal.types(CTRL_C);
+    terminal.ends_with("\u{203a}");
+    terminal.types("/tools reload\r");
+    for (questions, answer) in [(2, "3\n"), (3, "1\n")] {
+        terminal.until("a question", |rows| {
+            let asked = rows.iter().filter(|row| row.starts_with("Load it?")).count();
+            asked == questions && rows.last().is_some_and(|row| row.ends_with("[3] no \u{203a}"))
+        });
+        terminal.types(answer);
+    }
+    terminal.shows("loaded 0 pack(s) \u{2192} 0 tool(s); 1 skipped, 1 failed");
+    terminal.ends_with("\u{203a}");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+}
+
+#[test]
 fn tab_completes_commands_tools_and_files() {
     let (home, brain) = (home(), FakeBrain::start());
     for file in ["plan.yaml", "two words.yaml"] {
