@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::desk::{Desk, stdio};
 
+/// What changes, and the pack before and after it.
+type Case = (&'static str, fn(&Desk) -> (Value, Value));
+
 /// Allows one for good, then finds another in its place.
 fn changed(what: &str, desk: &Desk, before: &Value, after: &Value) {
     desk.pack("a", before);
@@ -34,7 +37,7 @@ fn a_change_of_anything_asks_again_and_runs_nothing() {
         pack[key] = value;
         pack
     };
-    let cases: [(&str, fn(&Desk) -> (Value, Value)); 7] = [
+    let cases: [Case; 7] = [
         ("the program", |desk| (stdio(&[desk.server("before")]), stdio(&[desk.server("after")]))),
         ("an argument", |desk| (stdio(&["sh", "-c", &desk.line("before")]), stdio(&["sh", "-c", &desk.line("after")]))),
         ("one more argument", |desk| (stdio(&[desk.server("before")]), stdio(&[&desk.server("before"), "after"]))),
@@ -101,6 +104,8 @@ fn a_script_that_changes_while_the_question_stands_there_does_not_run() {
     let ended = seat.leaves();
     assert!(!desk.has("before") && !desk.has("after"), "{}", ended.text);
     assert!(ended.text.contains("x.sh is not what was allowed"), "{}", ended.text);
+    let log = desk.json(&["trust", "log"]).to_string();
+    assert!(log.contains("allowed_once") && log.contains("\"changed\""), "{log}");
 }
 
 /// An endpoint that counts who comes.

@@ -10,6 +10,9 @@ use vance_shared::show::plain;
 
 use crate::{env, guard};
 
+/// In the reason of a server that was not started, or was killed, because a file is another one than consent was given to.
+pub const NOT_AS_ALLOWED: &str = "is not what was allowed";
+
 /// A file that cannot be hashed, so that nobody can consent to it. Safe to print.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file} {why}")]
@@ -128,7 +131,7 @@ pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>, moment: Mom
         Some(file) => {
             let path = file.path.strip_prefix(project.dir()).unwrap_or(&file.path);
             let path = plain(&path.to_string_lossy());
-            Err(format!("{path} is not what was allowed: it changed since; /tools reload asks again"))
+            Err(format!("{path} {NOT_AS_ALLOWED}: it changed since; /tools reload asks again"))
         }
     }
 }

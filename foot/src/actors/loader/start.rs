@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use vance_mcp_host::files::NOT_AS_ALLOWED;
 use vance_mcp_host::{HostEvent, server};
+use vance_shared::gate::audit::Event;
 use vance_shared::launch::{Origin, TrustedLaunch};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
@@ -86,7 +88,13 @@ impl Ear {
             let event = match event {
                 HostEvent::Up { tools, warnings } => HostEvent::Up { tools: self.pinned(tools).await, warnings },
                 HostEvent::ToolsChanged { tools } => HostEvent::ToolsChanged { tools: self.pinned(tools).await },
-                event @ (HostEvent::Down { .. } | HostEvent::Failed { .. }) => event,
+                HostEvent::Failed { reason } => {
+                    if reason.contains(NOT_AS_ALLOWED) {
+                        self.changed().await;
+                    }
+                    HostEvent::Failed { reason }
+                }
+                event @ HostEvent::Down { .. } => event,
             };
             let message = || ToLoader::Host { pack: self.pack.clone(), start: self.start, event: event.clone() };
             while let Err(refusal) = self.loader.send(message()).await {
@@ -95,6 +103,18 @@ impl Ear {
                 }
                 tokio::time::sleep(COLLECT).await;
             }
+        }
+    }
+
+    /// Notes that something else stood in the place of what was allowed.
+    async fn changed(&self) {
+        let (trust, pack) = (Arc::clone(&self.trust), self.pack.clone());
+        let noting = tokio::task::spawn_blocking(move || {
+            let project = trust.project().ok().map(|project| project.key().to_owned());
+            trust.record_name(Event::Changed, project.as_deref(), Some(&pack));
+        });
+        if let Err(error) = noting.await {
+            tracing::warn!("that a file of pack '{}' has changed was not logged: {error}", self.pack);
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Candidate {
 pub(super) struct Desk {
     pub(super) trust: Trust,
     pub(super) candidates: Vec<Candidate>,
+    /// The user's own packs, also those that a candidate would replace.
+    pub(super) own: Vec<PackName>,
     /// Packs that are not candidates, with the reason.
     left_out: Vec<(String, String)>,
 }
@@ -37,9 +39,12 @@ impl Desk {
         let read = packs::read(&paths, !context.general.no_local);
         let left_out = read.skipped.iter().chain(&read.failed);
         let left_out = left_out.map(|left| (left.pack.clone(), format!("{}: {}", left.file, left.reason))).collect();
+        let plans = read.wanted.iter().flat_map(|wanted| [Some(&wanted.plan), wanted.fallback.as_ref()]).flatten();
+        let own = plans.filter(|plan| plan.origin != Origin::Project).map(|plan| plan.pack.clone()).collect();
         let candidates = read.wanted.into_iter().filter(|wanted| wanted.plan.origin == Origin::Project);
         Ok(Self {
             trust: Trust::new(&home, &project),
+            own,
             candidates: candidates.map(|wanted| Candidate { plan: wanted.plan, replaces: wanted.fallback }).collect(),
             left_out,
         })

@@ -4,6 +4,7 @@ use vance_shared::gate::audit::Event;
 use vance_shared::gate::pins::Drift;
 use vance_shared::gate::{Answer, Verdict};
 use vance_shared::launch::Origin;
+use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use super::desk::{Desk, unchanged};
@@ -48,19 +49,22 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
             None => desk.trust.record(Event::Refused, Some(&candidate.plan), Some(digest), None),
         }
     }
-    for candidate in &desk.candidates {
-        let pack = &candidate.plan.pack;
-        let drift = desk.trust.pins().waiting(Origin::Project, pack).map_err(unchanged)?;
+    let theirs = desk.candidates.iter().map(|candidate| (Origin::Project, &candidate.plan.pack));
+    let own = desk.own.iter().map(|pack| (Origin::Global, pack));
+    for (origin, pack) in theirs.chain(own) {
+        let drift = desk.trust.pins().waiting(origin, pack).map_err(unchanged)?;
         if drift.is_empty() {
             continue;
         }
         asked += 1;
         let about = format!("tools of pack '{pack}'");
-        let reply = person.consent(Prompt { text: changed_tools(pack.as_str(), &drift), about }).await;
+        let reply = person.consent(Prompt { text: changed_tools(origin, pack, &drift), about }).await;
         match reply {
             Reply::Line(line) if line.trim() == "2" => {
-                desk.trust.pins().accept(Origin::Project, pack).map_err(unchanged)?;
-                desk.trust.record(Event::ToolsAccepted, Some(&candidate.plan), None, Some(&drift.summary()));
+                desk.trust.pins().accept(origin, pack).map_err(unchanged)?;
+                let project =
+                    (origin == Origin::Project).then(|| desk.project().map(|p| p.key().to_owned())).transpose()?;
+                desk.trust.record_name(Event::ToolsAccepted, project.as_deref(), Some(pack.as_str()));
             }
             Reply::Line(_) => {}
             Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(EXIT_OK),
@@ -72,13 +76,17 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
     Ok(EXIT_OK)
 }
 
-fn changed_tools(pack: &str, drift: &Drift) -> String {
-    let mut text = format!("Tools of project tool pack '{pack}' are not what they were when it first started\n");
+fn changed_tools(origin: Origin, pack: &PackName, drift: &Drift) -> String {
+    let (whose, ask) = match origin {
+        Origin::Project => ("project tool pack", "Offer them? [2] always for this project  [3] no \u{203a}"),
+        Origin::Global | Origin::Server => ("your global pack", "Take note of it? [2] yes  [3] not now \u{203a}"),
+    };
+    let mut text = format!("Tools of {whose} '{pack}' are not what they were when it first started\n");
     for (what, tools) in [("new:", &drift.added), ("changed:", &drift.changed), ("gone:", &drift.removed)] {
         for tool in tools {
             text.push_str(&format!("  {what:<13} {}\n", plain(tool)));
         }
     }
-    text.push_str("Offer them? [2] always for this project  [3] no \u{203a}");
+    text.push_str(ask);
     text
 }
