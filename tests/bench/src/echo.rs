@@ -34,8 +34,9 @@ struct Arguments<'a> {
 const INITIALIZED: &str =
     r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}"#;
 
-/// Serves standard input until it ends.
-pub(crate) fn serve() -> anyhow::Result<()> {
+/// Serves standard input until it ends; with so many tools, or with its own three.
+pub(crate) fn serve(tools: usize) -> anyhow::Result<()> {
+    let tools = list(tools);
     let mut input = std::io::BufReader::with_capacity(128 * 1024, std::io::stdin().lock());
     let mut output = std::io::stdout().lock();
     let big = format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(BIG_BYTES));
@@ -52,10 +53,10 @@ pub(crate) fn serve() -> anyhow::Result<()> {
             let (line, after) = lines.split_at(end);
             lines = after.get(1..).unwrap_or_default();
             if rest.is_empty() {
-                answer(line, &big, &mut answers)?;
+                answer(line, &tools, &big, &mut answers)?;
             } else {
                 rest.extend_from_slice(line);
-                answer(&std::mem::take(&mut rest), &big, &mut answers)?;
+                answer(&std::mem::take(&mut rest), &tools, &big, &mut answers)?;
             }
         }
         rest.extend_from_slice(lines);
@@ -69,14 +70,14 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     }
 }
 
-fn answer(line: &[u8], big: &str, out: &mut Vec<u8>) -> anyhow::Result<()> {
+fn answer(line: &[u8], tools: &str, big: &str, out: &mut Vec<u8>) -> anyhow::Result<()> {
     let request: Request<'_> = serde_json::from_slice(line).context("a line that is no request")?;
     let Some(id) = request.id else { return Ok(()) };
     write!(out, r#"{{"jsonrpc":"2.0","id":{},"#, id.get())?;
     match request.method {
         "initialize" => write!(out, r#""result":{INITIALIZED}}}"#)?,
         "ping" => write!(out, r#""result":{{}}}}"#)?,
-        "tools/list" => write!(out, r#""result":{}}}"#, tools())?,
+        "tools/list" => write!(out, r#""result":{tools}}}"#)?,
         "tools/call" => {
             let params: Params<'_> = serde_json::from_str(request.params.context("no params")?.get())?;
             if params.name == "big" {
@@ -92,7 +93,7 @@ fn answer(line: &[u8], big: &str, out: &mut Vec<u8>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tools() -> String {
+fn list(count: usize) -> String {
     let tool = |name: &str, safe: bool| {
         serde_json::json!({
             "name": name, "description": "Gives back its text",
@@ -100,5 +101,9 @@ fn tools() -> String {
             "annotations": {"readOnlyHint": safe},
         })
     };
-    serde_json::json!({"tools": [tool("echo", true), tool("write", false), tool("big", true)]}).to_string()
+    let tools: Vec<serde_json::Value> = match count {
+        0 => vec![tool("echo", true), tool("write", false), tool("big", true)],
+        count => (0..count).map(|n| tool(&format!("tool_{n}"), false)).collect(),
+    };
+    serde_json::json!({"tools": tools}).to_string()
 }

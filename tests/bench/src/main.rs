@@ -8,6 +8,7 @@ mod echo;
 mod floor;
 mod load;
 mod own;
+mod packs;
 mod programs;
 mod sdk;
 mod start;
@@ -25,13 +26,17 @@ use table::Table;
 const RUN_WITHIN: Duration = Duration::from_secs(360);
 
 /// The parts of a run, in their order.
-const PARTS: [&str; 6] = ["start", "calls", "commits", "reconnect", "waiting", "idle"];
+const PARTS: [&str; 7] = ["start", "packs", "calls", "commits", "reconnect", "waiting", "idle"];
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["echo"] => echo::serve(),
+        ["echo"] => echo::serve(0),
+        ["echo", tools, wait] => {
+            std::thread::sleep(Duration::from_millis(wait.parse()?));
+            echo::serve(tools.parse()?)
+        }
         ["floor-brain"] => small(floor::brain()),
         ["floor-foot", brain] => small(floor::foot(brain)),
         ["floor-local"] => small(floor::local()),
@@ -63,6 +68,7 @@ fn whole(parts: &[&str]) -> anyhow::Result<()> {
         eprintln!("{part}");
         let done = match part {
             "start" => start::measure(&mut table),
+            "packs" => packs::measure(&mut table),
             "calls" => calls::measure(&mut table).map(|rate| client_rate = Some(rate)),
             "commits" => work::commits(&mut table),
             "reconnect" => work::reconnect(&mut table, client_rate),

@@ -61,9 +61,14 @@ impl Home {
 
     /// Runs a program to its end, which must be a good one.
     pub(crate) fn run(&self, program: &str, args: &[&str]) -> anyhow::Result<()> {
+        self.output(program, args).map(drop)
+    }
+
+    /// The same, with what it prints.
+    pub(crate) fn output(&self, program: &str, args: &[&str]) -> anyhow::Result<String> {
         let done = self.command(program, args)?.output()?;
         anyhow::ensure!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
-        Ok(())
+        Ok(String::from_utf8(done.stdout)?)
     }
 }
 
