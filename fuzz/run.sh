@@ -14,8 +14,9 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 sancov="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 
-# With a target named, build scripts and macros are built without these flags.
-RUSTFLAGS="$sancov --cfg fuzzing" "${CARGO:-cargo}" build --locked --release --quiet \
+# With a target named, build scripts and macros are built without these flags. Not --locked: what the readers' crates newly depend on
+# gets into this workspace's lock file by itself, and is no reason to fail at night.
+RUSTFLAGS="$sancov --cfg fuzzing" "${CARGO:-cargo}" build --release --quiet \
     --manifest-path fuzz/Cargo.toml --target-dir "$out" --target "$host"
 
 # fenced LANGUAGE FILE… > one file for each such block of the documents.

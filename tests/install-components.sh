@@ -65,7 +65,7 @@ if stamp_is "$cache/npx/.installed" "$chrome"; then
 else
     need_npm
     rm -rf "$cache/npx" && mkdir -p "$cache/npx"
-    version=$(HOME="$cache/npx" npm_config_cache="$cache/npx" npx -y "$chrome" --version)
+    version=$(HOME="$cache/npx" npm_config_cache="$cache/npx" npm_config_update_notifier=false npx -y "$chrome" --version)
     printf '%s' "$chrome" >"$cache/npx/.installed"
     echo "npx: $chrome is $version, kept in $cache/npx"
 fi

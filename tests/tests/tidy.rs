@@ -11,6 +11,7 @@ use vance_brain_core::registry_file::parse_registry;
 use vance_brain_core::tree_file::parse_tree;
 use vance_foot_core::permissions::parse_permissions;
 use vance_shared::doc::{Problem, parse_yaml};
+use vance_shared::gate::Book;
 use vance_shared::launch::Origin;
 use vance_shared::pack::parse_pack;
 use vance_shared::wire::{Decoded, decode_to_brain, decode_to_foot};
@@ -253,13 +254,24 @@ fn yaml_examples_are_accepted_by_the_reader_of_their_file() -> anyhow::Result<()
         let (kind, problems) = match &node {
             _ if has(&["tasks"]) => ("tree", parse_tree(&place, &text).err()),
             _ if has(&["tools"]) => ("registry", parse_registry(&place, &text).err()),
-            _ if has(&["allow", "ask", "deny", "roots"]) => ("permissions", parse_permissions(&place, &text).err()),
+            _ if has(&["allow", "ask", "deny", "roots", "sandbox"]) => {
+                ("permissions", parse_permissions(&place, &text).err())
+            }
+            _ if has(&["toolPacks"]) => {
+                let problems = vance_foot_core::config::parse_config(&place, &text).problems;
+                ("selection", (!problems.is_empty()).then_some(problems))
+            }
+            _ if has(&["trustedPacks"]) => ("trust store", Book::parse(&place, &text).err()),
             _ => ("configuration", parse_config(&place, &text).err()),
         };
         assert!(problems.is_none(), "{kind}:\n{}", said(&problems.unwrap_or_default()));
         kinds.insert(kind);
     }
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["configuration", "permissions", "registry", "tree"]);
+    let missing: Vec<&str> = ["configuration", "permissions", "registry", "selection", "tree"]
+        .into_iter()
+        .filter(|kind| !kinds.contains(kind))
+        .collect();
+    assert!(missing.is_empty(), "no example of {missing:?}");
     Ok(())
 }
 
