@@ -289,6 +289,7 @@ fn build(
             client_name: "vancetope".to_owned(),
             sandbox: native.as_ref().and_then(|native| native.sandbox()),
         },
+        elicit: config.asker.as_ref().and_then(|asker| asker.elicit()),
         local: !config.no_local,
         no_packs: config.no_tools,
     };

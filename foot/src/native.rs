@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::{Line, Rules};
+use vance_mcp_host::Elicit;
 use vance_mcp_host::sandbox::Sandbox;
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
@@ -73,6 +74,11 @@ pub trait Asker: Send + Sync {
 
     /// The same person, for what came with the working directory; none if they are not asked about that.
     fn consent(&self) -> Option<Arc<dyn Consent>> {
+        None
+    }
+
+    /// The same person, for what a server asks in the middle of a call; none if they are not asked that.
+    fn elicit(&self) -> Option<Elicit> {
         None
     }
 }

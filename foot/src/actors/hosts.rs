@@ -8,6 +8,7 @@ use vance_mcp_host::{CallRequest, McpHandle};
 use vance_shared::call::Outcome;
 
 use super::catalogue::{ToolCall, ToolHost};
+use super::loader::Asking;
 use crate::native::{NativeCall, NativeTools, UseOfTool};
 
 /// The Foot's own tools.
@@ -57,13 +58,15 @@ impl Permit for NoPacks {
 pub(crate) struct Mcp {
     pub(crate) handle: McpHandle,
     pub(crate) permit: Arc<dyn Permit>,
+    /// What its server asks a person; none if there is nobody.
+    pub(crate) asking: Option<Asking>,
     /// Who takes the pack away waits for these.
     pub(crate) calls: TaskTracker,
 }
 
 impl ToolHost for Mcp {
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
-        let (handle, permit) = (self.handle.clone(), Arc::clone(&self.permit));
+        let (handle, permit, asking) = (self.handle.clone(), Arc::clone(&self.permit), self.asking.clone());
         Box::pin(self.calls.track_future(async move {
             let ToolCall { call_id, tool, arguments, timeout, cap, trace, cancel, progress } = call;
             let wanted = UseOfTool {
@@ -76,9 +79,14 @@ impl ToolHost for Mcp {
             if let Some(refusal) = permit.refusal(wanted).await {
                 return refusal;
             }
+            let beat = Arc::clone(&progress);
             let progress =
                 Some(Arc::new(move |said: vance_mcp_host::Progress| progress(said.fraction, said.message)) as _);
-            handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await
+            let call = handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress });
+            match asking {
+                Some(asking) => asking.alive(timeout, &beat, call).await,
+                None => call.await,
+            }
         }))
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use vance_foot_core::merge::LeftOut;
 use vance_foot_core::select::Wanted;
-use vance_mcp_host::{HostEnv, HostEvent};
+use vance_mcp_host::{Elicit, HostEnv, HostEvent};
 use vance_shared::launch::{LaunchPlan, TrustedLaunch};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
@@ -28,11 +28,13 @@ use crate::packs::{self, Packs};
 use crate::paths::Paths;
 use crate::trust::Trust;
 
+mod asking;
 mod desk;
 mod pack;
 mod start;
 mod status;
 mod watcher;
+pub(crate) use asking::Asking;
 pub(crate) use desk::PackDesk;
 use pack::{Pack, State};
 pub use status::{LoadSummary, PackState, PackStatus};
@@ -55,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) first_load: watch::Sender<Option<Arc<LoadSummary>>>,
     pub(crate) paths: Paths,
     pub(crate) env: HostEnv,
+    /// The person, for questions of servers.
+    pub(crate) elicit: Option<Elicit>,
     /// Whether the working directory's packs are looked at.
     pub(crate) local: bool,
     /// No packs at all.

@@ -1,9 +1,10 @@
-//! Questions of the permissions and of the trust gate, asked at the terminal: one at a time, on a thread of their own, so that
+//! Questions of the permissions, of the trust gate and of servers, asked at the terminal: one at a time, on a thread of their own, so that
 //! whoever waits for the answer never is the one who reads it.
 //!
 //! ```text
 //! tool ─ ask ──────▶ queue ─▶ thread: terminal ours? ─▶ prompt ─▶ once: yes | always: rule into the file, yes | else: no
 //! gate ─ consent ──▶   "            "                    "    ─▶ the line, for the gate to judge
+//! host ─ elicit ───▶   "            "                    "    ─▶ the fields that were filled in | declined | cancelled
 //! ```
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
+use vance_mcp_host::{Elicit, Elicited};
 use vance_shared::show::plain;
 
 use super::context::Context;
@@ -25,6 +27,8 @@ use super::stage::Stage;
 use crate::native::{Asker, Question};
 use crate::trust::{self, Consent, Prompt};
 
+mod elicit;
+mod form;
 mod person;
 mod prompt;
 mod terminal;
@@ -81,6 +85,8 @@ enum Asked {
     Permission { question: Question, tell: oneshot::Sender<bool> },
     /// May something that came with the working directory be used?
     Consent { prompt: Prompt, tell: oneshot::Sender<trust::Reply> },
+    /// What does a server want to know in the middle of a call?
+    Elicit { question: vance_mcp_host::Question, tell: oneshot::Sender<Elicited> },
 }
 
 impl Asker for AtTerminal {
@@ -94,6 +100,21 @@ impl Asker for AtTerminal {
 
     fn consent(&self) -> Option<Arc<dyn Consent>> {
         Some(Arc::new(self.clone()))
+    }
+
+    fn elicit(&self) -> Option<Elicit> {
+        let at = self.clone();
+        Some(Arc::new(move |question| {
+            let (tell, answer) = oneshot::channel();
+            let about = format!("pack '{}'", question.pack);
+            let queued = at.0.queue(&about, Asked::Elicit { question, tell });
+            Box::pin(async move {
+                match queued {
+                    true => answer.await.unwrap_or(Elicited::Cancelled),
+                    false => Elicited::Declined,
+                }
+            })
+        }))
     }
 }
 
@@ -164,6 +185,7 @@ impl Clerk {
             let in_time = match asked {
                 Asked::Permission { tell, .. } if tell.is_closed() => continue,
                 Asked::Consent { tell, .. } if tell.is_closed() => continue,
+                Asked::Elicit { tell, .. } if tell.is_closed() => continue,
                 Asked::Permission { question, mut tell } => {
                     let known = question.rule.as_ref().is_some_and(|rule| self.always.contains(rule));
                     let yes = known || self.put(&question, &mut tell);
@@ -172,6 +194,10 @@ impl Clerk {
                 Asked::Consent { prompt, tell } => {
                     let reply = self.put_consent(&prompt, &tell);
                     tell.send(reply).is_ok()
+                }
+                Asked::Elicit { question, tell } => {
+                    let elicited = self.put_form(&question, &tell);
+                    tell.send(elicited).is_ok()
                 }
             };
             if !in_time {
@@ -194,6 +220,7 @@ impl Clerk {
                 let odd = !["1", "2", "3"].contains(&line.trim());
                 (trust::Reply::Line(line), odd.then(|| "that is not one of 1, 2, 3: no".to_owned()))
             }
+            Heard::TooLong => (trust::Reply::Line(String::new()), Some("that is not one of 1, 2, 3: no".to_owned())),
             Heard::Silence => {
                 let waited = self.terminal.patience().as_secs();
                 (trust::Reply::Silence, Some(format!("\nno answer within {waited} s: no")))
@@ -232,12 +259,15 @@ impl Clerk {
         let heard = self.terminal.ask(&text, &choices, &mut || tell.is_closed());
         let answer = match &heard {
             Heard::Line(line) => prompt::answer(line, question.rule.is_some()),
+            Heard::TooLong => None,
             Heard::Silence | Heard::End | Heard::Interrupted | Heard::TakenBack | Heard::Fault(_) => Some(Answer::No),
         };
         let said = match (&heard, answer) {
             (Heard::Line(_), Some(Answer::Once | Answer::No)) => None,
             (Heard::Line(_), Some(Answer::Always)) => Some(self.remember(question, &file)),
-            (Heard::Line(_), None) => Some(format!("that is not one of {}: no", prompt::numbers(question))),
+            (Heard::Line(_), None) | (Heard::TooLong, _) => {
+                Some(format!("that is not one of {}: no", prompt::numbers(question)))
+            }
             (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", PATIENCE.as_secs())),
             (Heard::End, _) => Some("\nend of input: no".to_owned()),
             (Heard::Interrupted, _) => Some("\ninterrupted: no".to_owned()),
@@ -321,6 +351,34 @@ mod tests {
         table.until("yes? 3> ");
         table.screen.write_all(b"2\n").unwrap();
         assert_eq!(asking.await.unwrap(), trust::Reply::Line("2".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_servers_question_is_cancelled_by_ctrl_c_and_goes_when_its_call_does() {
+        let mut table = table(Duration::from_secs(30));
+        let elicit = table.at.elicit().unwrap();
+        let ask = |name: &str| {
+            let schema = serde_json::json!({"properties": {name: {"type": "string"}}});
+            let pack = vance_shared::names::PackName::parse("a").unwrap();
+            elicit(vance_mcp_host::Question { pack, message: "who?".to_owned(), schema })
+        };
+        let first = ask("one");
+        table.until("[2] decline \u{203a} ");
+        table.pressed.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(first.await, Elicited::Cancelled);
+        let second = ask("two");
+        table.until("[2] decline \u{203a} ");
+        drop(second);
+        table.until("the server does not wait any more: nothing is answered\r\n");
+        let third = ask("three");
+        table.until("[2] decline \u{203a} ");
+        table.screen.write_all(b"1\n").unwrap();
+        table.until("three (text, empty: nothing) \u{203a} ");
+        table.screen.write_all(format!("{}\n", "x".repeat(1500)).as_bytes()).unwrap();
+        table.until("at most 1024 bytes are taken\r\n  three (text, empty: nothing) \u{203a} ");
+        table.screen.write_all(b"Ada\n").unwrap();
+        let fields = serde_json::Map::from_iter([("three".to_owned(), serde_json::json!("Ada"))]);
+        assert_eq!(third.await, Elicited::Accepted(fields));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Every command of `vancetope` that talks to a Brain, against one that speaks just the API.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub)]
 
+mod asked_by_servers;
 mod asking;
 mod fake_brain;
 mod harness;

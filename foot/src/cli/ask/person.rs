@@ -54,7 +54,7 @@ async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result
         let _quiet = stage.question();
         let _unseen = if hide { Some(Unseen::from_now(echo)?) } else { None };
         let heard = terminal.ask(&text, &choices, &mut || false);
-        if hide || !matches!(heard, Heard::Line(_)) {
+        if hide || !matches!(heard, Heard::Line(_) | Heard::TooLong) {
             // The person's own line break was not shown, or never came.
             terminal.say("");
         }
@@ -65,6 +65,7 @@ async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result
     .map_err(none)?;
     match heard {
         Heard::Line(line) => Ok(Reply::Line(line)),
+        Heard::TooLong => Ok(Reply::Line(String::new())),
         Heard::Silence | Heard::End | Heard::Interrupted | Heard::TakenBack => Ok(Reply::Nothing),
         Heard::Fault(why) => Err(Failure::Foot(format!("the terminal cannot be read: {why}"))),
     }

@@ -13,14 +13,16 @@ use nix::unistd::{getpgrp, read, tcgetpgrp};
 
 /// Between two looks at whether the question still stands.
 const LOOK_MS: u16 = 50;
-/// Longest line that is looked at, in bytes: an answer is one character.
-const MAX_LINE_BYTES: usize = 1024;
+/// Longest line that is looked at, in bytes: an answer is a character or a value.
+pub(super) const MAX_LINE_BYTES: usize = 1024;
 
 /// How asking went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A whole line, typed after the question stood there.
     Line(String),
+    /// More than a line may be.
+    TooLong,
     /// Nothing in time.
     Silence,
     /// The input has ended.
@@ -72,6 +74,17 @@ impl Terminal {
 
     /// Asks. `taken_back` is looked at again and again.
     pub(super) fn ask(&mut self, text: &str, choices: &str, taken_back: &mut dyn FnMut() -> bool) -> Heard {
+        self.ask_within(self.patience, text, choices, taken_back)
+    }
+
+    /// The same with a patience of its own.
+    pub(super) fn ask_within(
+        &mut self,
+        patience: Duration,
+        text: &str,
+        choices: &str,
+        taken_back: &mut dyn FnMut() -> bool,
+    ) -> Heard {
         let pressed = self.pressed.load(Ordering::Relaxed);
         let asked = write!(self.output, "{text}")
             .and_then(|()| self.output.flush())
@@ -81,7 +94,7 @@ impl Terminal {
         if let Err(error) = asked {
             return Heard::Fault(error.to_string());
         }
-        let heard = self.listen(pressed, taken_back);
+        let heard = self.listen(pressed, Instant::now() + patience, taken_back);
         if !matches!(heard, Heard::Line(_)) {
             // Half an answer must not become a command of the shell, or the answer to the next question.
             if let Err(error) = tcflush(self.input.as_fd(), FlushArg::TCIFLUSH) {
@@ -91,8 +104,7 @@ impl Terminal {
         heard
     }
 
-    fn listen(&self, pressed: u64, taken_back: &mut dyn FnMut() -> bool) -> Heard {
-        let until = Instant::now() + self.patience;
+    fn listen(&self, pressed: u64, until: Instant, taken_back: &mut dyn FnMut() -> bool) -> Heard {
         let mut line = Vec::new();
         loop {
             if self.pressed.load(Ordering::Relaxed) != pressed {
@@ -123,7 +135,7 @@ impl Terminal {
                 return Heard::Line(String::from_utf8_lossy(&line[..end]).into_owned());
             }
             if line.len() > MAX_LINE_BYTES {
-                return Heard::Line(String::new());
+                return Heard::TooLong;
             }
         }
     }
