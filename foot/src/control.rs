@@ -3,10 +3,13 @@
 //!
 //! ```text
 //! {"do":"reload"}                 → {"ok":true,"summary":"loaded 2 pack(s) → …","left_out":[{"pack","file","reason"}]}
-//! {"do":"packs"}                  → {"ok":true,"packs":[{"pack","file","state","reason","tools"}]}
+//! {"do":"packs"}                  → {"ok":true,"packs":[{"pack","file","project","state","reason","tools"}]}
 //! {"do":"stop","pack":"chrome"}   → {"ok":true,"stopped":true}
 //! ```
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +19,7 @@ use crate::engine::PackStatus;
 
 mod ask;
 mod serve;
-pub(crate) use ask::{Reached, every_foot};
+pub(crate) use ask::{Reached, Unanswered, every_foot, one_foot};
 pub(crate) use serve::{Control, Serving};
 
 /// The socket's name in a slot's folder.
@@ -71,6 +74,19 @@ impl From<&LeftOut> for Left {
     }
 }
 
+/// Longest path that a socket's address holds; what is longer is reached through the folder's descriptor.
+const MAX_ADDRESS_BYTES: usize = 100;
+
 fn socket(slot: &Path) -> PathBuf {
     slot.join(FILE)
+}
+
+/// The socket's address. It holds for as long as the file beside it is open.
+fn address(slot: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    let path = socket(slot);
+    if path.as_os_str().len() <= MAX_ADDRESS_BYTES {
+        return Ok((path, None));
+    }
+    let folder = File::open(slot)?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(FILE), Some(folder)))
 }

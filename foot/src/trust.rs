@@ -26,7 +26,7 @@ mod safe;
 mod store;
 mod theirs;
 pub use log::Log;
-pub use pins::PinStore;
+pub use pins::{PinStore, Waiting};
 pub use safe::Distrust;
 pub use store::{Reading, Store};
 pub(crate) use theirs::read_theirs;

@@ -329,7 +329,8 @@ impl Handler<ToLoader> for Loader {
                 return;
             }
             ToLoader::Stop { pack, tell } => {
-                let was_there = self.packs.contains_key(pack.as_str());
+                let replacement = self.ending.get_mut(pack.as_str()).and_then(Option::take);
+                let was_there = replacement.is_some() || self.packs.contains_key(pack.as_str());
                 self.end(pack.as_str(), None);
                 tell.send(was_there).unwrap_or_else(|_| tracing::debug!("nobody waits for the end of pack '{pack}'"));
             }

@@ -1,34 +1,101 @@
 //! The command's side.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{Answer, MAX_LINE_BYTES, Request, socket};
+use super::{Answer, MAX_LINE_BYTES, Request, address};
 use crate::paths::shown;
+
+/// What asks nobody is answered at once; a Foot that takes longer hangs or is stopped.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// A Foot that starts has no socket yet, and one that ends has none any more.
+const REACHED_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Slots without a Brain have no socket: they end with their one command.
+const WITH_SOCKET: &str = "client-";
 
 /// A running Foot and what it answered, or why not.
 pub(crate) struct Reached {
     /// Its slot: `client-0`.
     pub(crate) slot: String,
-    pub(crate) answer: io::Result<Answer>,
+    pub(crate) answer: Result<Answer, Unanswered>,
 }
 
-/// Asks every running Foot of a home. Waits for as long as they take: a reload may ask a person.
+/// Why there is no answer, said of the Foot.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// Its slot is held, and its socket does not answer.
+    #[error("is running but cannot be reached ({0})")]
+    Unreachable(io::Error),
+    #[error("did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    Late,
+    #[error("could not be asked ({0})")]
+    Failed(#[from] io::Error),
+}
+
+/// Asks every running Foot of a home. A reload may ask a person and is waited for as long as that takes.
 pub(crate) async fn every_foot(state: &Path, request: &Request) -> Vec<Reached> {
     let mut reached = Vec::new();
     let Ok(slots) = std::fs::read_dir(state) else { return reached };
-    let mut slots: Vec<_> = slots.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    let mut slots: Vec<_> = slots.filter_map(Result::ok).map(|entry| shown(entry.file_name().as_ref())).collect();
     slots.sort();
     for slot in slots {
-        // No socket, or one that a killed Foot left behind: no Foot.
-        let Ok(stream) = UnixStream::connect(socket(&slot)).await else { continue };
-        let name = slot.file_name().map_or_else(String::new, |name| shown(name.as_ref()));
-        reached.push(Reached { slot: name, answer: ask(stream, request).await });
+        if let Some(answer) = one_foot(&state.join(&slot), request).await {
+            reached.push(Reached { slot, answer });
+        }
     }
     reached
+}
+
+/// Asks the Foot of a slot; none if there is none.
+pub(crate) async fn one_foot(slot: &Path, request: &Request) -> Option<Result<Answer, Unanswered>> {
+    let stream = match connected(slot).await? {
+        Ok(stream) => stream,
+        Err(error) => return Some(Err(Unanswered::Unreachable(error))),
+    };
+    let answer = match request {
+        Request::Reload => ask(stream, request).await.map_err(Unanswered::from),
+        Request::Packs | Request::Stop { .. } => match timeout(ANSWER_WITHIN, ask(stream, request)).await {
+            Ok(answer) => answer.map_err(Unanswered::from),
+            Err(_) => Err(Unanswered::Late),
+        },
+    };
+    Some(answer)
+}
+
+/// No socket, or one that a killed Foot left behind, is no Foot, unless somebody holds the slot.
+async fn connected(slot: &Path) -> Option<io::Result<UnixStream>> {
+    let until = Instant::now() + REACHED_WITHIN;
+    loop {
+        // The folder stays open until the socket is reached through it.
+        let connected = match address(slot) {
+            Ok((address, _folder)) => UnixStream::connect(address).await,
+            Err(error) => Err(error),
+        };
+        match connected {
+            Ok(stream) => return Some(Ok(stream)),
+            Err(_) if !is_held(slot) => return None,
+            Err(error) if Instant::now() >= until => return Some(Err(error)),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+fn is_held(slot: &Path) -> bool {
+    if !slot.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WITH_SOCKET)) {
+        return false;
+    }
+    let Ok(file) = File::open(slot.join("lock")) else { return false };
+    matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }
 
 async fn ask(stream: UnixStream, request: &Request) -> io::Result<Answer> {
@@ -41,4 +108,37 @@ async fn ask(stream: UnixStream, request: &Request) -> io::Result<Answer> {
         return Err(io::Error::other("it ended before it answered"));
     }
     Ok(serde_json::from_str(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::control::socket;
+    use crate::identity::{Slot, Use};
+
+    #[tokio::test]
+    async fn a_slot_that_is_held_is_a_foot_also_if_nobody_answers_in_it() {
+        let home = tempfile::tempdir().unwrap();
+        // Too long for a socket's own address.
+        let state = home.path().join("x".repeat(120)).join("state");
+        let slot = Slot::take(&state, Use::Client).unwrap();
+        let local = Slot::take(&state, Use::Local).unwrap();
+        let reached = every_foot(&state, &Request::Packs).await;
+        let said: Vec<_> =
+            reached.iter().map(|r| (r.slot.as_str(), r.answer.as_ref().unwrap_err().to_string())).collect();
+        assert!(
+            matches!(&said[..], [("client-0", why)] if why.starts_with("is running but cannot be reached")),
+            "{said:?}"
+        );
+        let (address, folder) = address(slot.dir()).unwrap();
+        let listener = tokio::net::UnixListener::bind(address).unwrap();
+        drop(folder);
+        assert!(socket(slot.dir()).exists());
+        tokio::time::pause();
+        let (asked, accepted) = tokio::join!(one_foot(slot.dir(), &Request::Packs), listener.accept());
+        assert!(matches!(asked, Some(Err(Unanswered::Late))));
+        drop((accepted, listener, slot, local));
+        assert!(one_foot(&state.join("client-0"), &Request::Packs).await.is_none());
+    }
 }

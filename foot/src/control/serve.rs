@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use vance_shared::names::PackName;
 
-use super::{Answer, Left, MAX_LINE_BYTES, Request, socket};
+use super::{Answer, Left, MAX_LINE_BYTES, Request, address, socket};
 use crate::actors::loader::PackDesk;
 use crate::paths::shown;
 
@@ -55,13 +55,17 @@ impl Control {
                 Ok(()) | Err(_) => {}
             }
             // The folder is 0700, so nobody reaches the socket before its own mode is set.
-            let listener = UnixListener::bind(&path)?;
+            let (address, _folder) = address(slot)?;
+            let listener = UnixListener::bind(address)?;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
             Ok(listener)
         };
         let listener = bind()
             .inspect_err(|error| {
-                tracing::warn!("{}: {error}; `vancetope tools reload` does not reach this Foot", shown(&path));
+                tracing::warn!(
+                    "{}: {error}; `vancetope tools reload` and `vancetope trust revoke` do not reach this Foot",
+                    shown(&path)
+                );
             })
             .ok();
         Self { path, listener }

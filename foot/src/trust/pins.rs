@@ -16,6 +16,15 @@ const PINS: &str = "tool-pins.json";
 /// The same for what waits for a review.
 const SEEN: &str = "tool-pins-seen.json";
 
+/// What waits for a review, as it was when it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// How the tools differ from their pins.
+    pub drift: Drift,
+    /// What they say: names are not all that may change between the question and the answer.
+    seen: Pins,
+}
+
 /// The pins of a home, for one working directory.
 #[derive(Debug, Clone)]
 pub struct PinStore {
@@ -53,19 +62,26 @@ impl PinStore {
         Ok(drift)
     }
 
-    /// How a pack's tools differ from their pins, as far as they were seen. Empty if nothing waits.
-    pub fn waiting(&self, origin: Origin, pack: &PackName) -> Result<Drift, Distrust> {
+    /// How a pack's tools differ from their pins, as far as they were seen. Nothing differs if nothing waits.
+    pub fn waiting(&self, origin: Origin, pack: &PackName) -> Result<Waiting, Distrust> {
         let (pins, seen) = (read(&self.pins)?, read(&self.seen)?);
         let pair = pins.get(self.of(origin), pack).zip(seen.get(self.of(origin), pack));
-        Ok(pair.map(|(pinned, seen)| pinned.compare(seen)).unwrap_or_default())
+        Ok(pair.map(|(pinned, seen)| Waiting { drift: pinned.compare(seen), seen: seen.clone() }).unwrap_or_default())
     }
 
-    /// Accepts what a pack's tools say now. False if nothing waited.
-    pub fn accept(&self, origin: Origin, pack: &PackName) -> Result<bool, Distrust> {
-        let Some(seen) = read(&self.seen)?.get(self.of(origin), pack).cloned() else { return Ok(false) };
-        edit(&self.pins, |book| book.set(self.of(origin), pack, seen))?;
-        edit(&self.seen, |book| book.forget(self.of(origin), pack))?;
-        Ok(true)
+    /// Accepts what a pack's tools said when somebody was shown it. False, and nothing is accepted, if they say something else by now.
+    pub fn accept(&self, origin: Origin, pack: &PackName, shown: &Waiting) -> Result<bool, Distrust> {
+        let is_as_shown = edit(&self.seen, |book| {
+            let is_as_shown = book.get(self.of(origin), pack) == Some(&shown.seen);
+            if is_as_shown {
+                book.forget(self.of(origin), pack);
+            }
+            is_as_shown
+        })?;
+        if is_as_shown {
+            edit(&self.pins, |book| book.set(self.of(origin), pack, shown.seen.clone()))?;
+        }
+        Ok(is_as_shown)
     }
 
     /// Forgets a pack: its next start is its first one.
@@ -134,16 +150,25 @@ mod tests {
         let pack = PackName::parse("p").unwrap();
         let check = |tools: &[ToolSpec]| store.check(Origin::Project, &pack, tools).unwrap();
         assert!(check(&[tool("p__a", "reads"), tool("p__b", "b")]).is_empty(), "the first start pins");
-        assert!(!store.accept(Origin::Project, &pack).unwrap());
+        assert!(!store.accept(Origin::Project, &pack, &Waiting::default()).unwrap());
         let changed = [tool("p__a", "reads and sends away"), tool("p__c", "c")];
         let drift = check(&changed);
         assert_eq!(drift.summary(), "new: p__c; changed: p__a; gone: p__b");
-        assert_eq!(store.waiting(Origin::Project, &pack).unwrap(), drift);
+        let shown = store.waiting(Origin::Project, &pack).unwrap();
+        assert_eq!(shown.drift, drift);
         assert!(drift.withholds(Origin::Project, "p__a") && !drift.withholds(Origin::Global, "p__a"));
-        assert!(store.accept(Origin::Project, &pack).unwrap());
+        // The same names, something else behind one of them, while the question stands there.
+        assert_eq!(check(&[tool("p__a", "reads and deletes"), tool("p__c", "c")]), drift);
+        assert!(!store.accept(Origin::Project, &pack, &shown).unwrap(), "nobody was shown that");
+        assert_eq!(store.waiting(Origin::Project, &pack).unwrap().drift, drift);
+        check(&changed);
+        assert!(store.accept(Origin::Project, &pack, &shown).unwrap());
         assert!(check(&changed).is_empty());
         assert!(check(&[tool("p__a", "reads")]).changed.contains("p__a"));
-        assert!(!check(&changed).changed.contains("p__a") && store.waiting(Origin::Project, &pack).unwrap().is_empty());
+        assert!(
+            !check(&changed).changed.contains("p__a")
+                && store.waiting(Origin::Project, &pack).unwrap().drift.is_empty()
+        );
         store.forget(Origin::Project, &pack).unwrap();
         assert!(check(&[tool("p__z", "z")]).is_empty());
         assert!(

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vance_foot_core::merge::LeftOut;
+use vance_shared::launch::{Origin, TrustedLaunch};
 
 use super::Loader;
 use super::pack::State;
@@ -57,6 +58,9 @@ pub struct PackStatus {
     pub pack: String,
     /// Its file.
     pub file: String,
+    /// The working directory that it came with; none for the user's own, and for what does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// How it is.
     pub state: PackState,
     /// Why it is not up.
@@ -89,6 +93,7 @@ impl Loader {
         let left_out = |left: &LeftOut, state| PackStatus {
             pack: left.pack.clone(),
             file: left.file.clone(),
+            project: None,
             state,
             reason: Some(left.reason.clone()),
             tools: 0,
@@ -100,11 +105,13 @@ impl Loader {
                 State::Loading(reason) => (PackState::Starting, reason.clone()),
             };
             let file = pack.launch.plan().source.file.clone();
-            PackStatus { pack: name.clone(), file, state, reason, tools: pack.tools.len() }
+            let project = self.project_of(&pack.launch);
+            PackStatus { pack: name.clone(), file, project, state, reason, tools: pack.tools.len() }
         });
-        let ending = self.ending.keys().map(|name| PackStatus {
+        let ending = self.ending.iter().map(|(name, after)| PackStatus {
             pack: name.clone(),
             file: String::new(),
+            project: after.as_ref().and_then(|after| self.project_of(after)),
             state: PackState::Ending,
             reason: None,
             tools: 0,
@@ -112,5 +119,10 @@ impl Loader {
         let skipped = self.skipped.iter().map(|left| left_out(left, PackState::Skipped));
         let failed = self.failed.iter().map(|left| left_out(left, PackState::Failed));
         running.chain(ending).chain(skipped).chain(failed).collect()
+    }
+
+    fn project_of(&self, launch: &TrustedLaunch) -> Option<String> {
+        let project = self.shared.trust.project().ok().filter(|_| launch.plan().origin == Origin::Project)?;
+        Some(project.key().to_owned())
     }
 }

@@ -49,7 +49,7 @@ pub(in crate::cli) enum TrustCommand {
         #[arg(long, value_name = "NAME", value_parser = PackName::parse)]
         pack: PackName,
         /// Its digest, as `vancetope trust show` prints it
-        #[arg(long, value_name = "sha256:…", value_parser = Digest::parse)]
+        #[arg(long, value_name = "sha256:DIGEST", value_parser = Digest::parse)]
         digest: Digest,
     },
 }

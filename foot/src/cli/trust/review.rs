@@ -9,7 +9,7 @@ use vance_shared::show::plain;
 
 use super::desk::{Desk, unchanged};
 use crate::cli::context::Context;
-use crate::cli::failure::{EXIT_OK, Failure};
+use crate::cli::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use crate::trust::{Prompt, Reply, today};
 
 /// Asks about packs that wait, then about tools that changed.
@@ -18,11 +18,11 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
     let person = crate::cli::ask::at_terminal(context)?.and_then(|asker| asker.consent());
     let Some(person) = person else {
         return Err(Failure::Foot(
-            "a review needs a terminal; `vancetope trust allow --pack NAME --digest sha256:…` allows without one"
+            "a review needs a terminal; `vancetope trust allow --pack NAME --digest sha256:DIGEST` allows without one"
                 .to_owned(),
         ));
     };
-    let mut asked = 0;
+    let (mut asked, mut exit) = (0, EXIT_OK);
     for candidate in &desk.candidates {
         let (verdict, _) = desk.judge(candidate);
         let about = format!("pack '{}'", candidate.plan.pack);
@@ -52,28 +52,35 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
     let theirs = desk.candidates.iter().map(|candidate| (Origin::Project, &candidate.plan.pack));
     let own = desk.own.iter().map(|pack| (Origin::Global, pack));
     for (origin, pack) in theirs.chain(own) {
-        let drift = desk.trust.pins().waiting(origin, pack).map_err(unchanged)?;
-        if drift.is_empty() {
+        let shown = desk.trust.pins().waiting(origin, pack).map_err(unchanged)?;
+        if shown.drift.is_empty() {
             continue;
         }
         asked += 1;
         let about = format!("tools of pack '{pack}'");
-        let reply = person.consent(Prompt { text: changed_tools(origin, pack, &drift), about }).await;
+        let reply = person.consent(Prompt { text: changed_tools(origin, pack, &shown.drift), about }).await;
         match reply {
             Reply::Line(line) if line.trim() == "2" => {
-                desk.trust.pins().accept(origin, pack).map_err(unchanged)?;
+                if !desk.trust.pins().accept(origin, pack, &shown).map_err(unchanged)? {
+                    exit = EXIT_FAILED;
+                    context.screen.remark(&format!(
+                        "vancetope: the tools of pack '{pack}' have changed again since they were shown; nothing was accepted, \
+                         `vancetope trust review` shows them as they are now"
+                    ));
+                    continue;
+                }
                 let project =
                     (origin == Origin::Project).then(|| desk.project().map(|p| p.key().to_owned())).transpose()?;
                 desk.trust.record_name(Event::ToolsAccepted, project.as_deref(), Some(pack.as_str()));
             }
             Reply::Line(_) => {}
-            Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(EXIT_OK),
+            Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(exit),
         }
     }
     if asked == 0 {
         context.screen.remark("vancetope: nothing waits");
     }
-    Ok(EXIT_OK)
+    Ok(exit)
 }
 
 fn changed_tools(origin: Origin, pack: &PackName, drift: &Drift) -> String {

@@ -28,7 +28,7 @@ pub(super) fn show(context: &mut Context, name: &PackName) -> Result<u8, Failure
         Verdict::Ask(question) => question.text().rsplit_once('\n').map(|(lines, _)| lines.to_owned()),
         Verdict::Trusted(_) | Verdict::Denied(_) => as_new.ok().map(|(text, _)| text),
     };
-    let drift = desk.trust.pins().waiting(Origin::Project, name).map_err(super::desk::unchanged)?;
+    let drift = desk.trust.pins().waiting(Origin::Project, name).map_err(super::desk::unchanged)?.drift;
     let screen = &mut context.screen;
     if screen.json {
         screen.value(&json!({
