@@ -8,3 +8,4 @@ mod changes;
 mod commands;
 mod desk;
 mod many;
+mod stops;
