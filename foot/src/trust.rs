@@ -17,7 +17,7 @@ use vance_mcp_host::files;
 use vance_shared::doc::Problem;
 use vance_shared::gate::audit::{Event, Line};
 use vance_shared::gate::{self, Binding, Entry, Known, MAX_BINDING_BYTES, Once, Project, Verdict, reach};
-use vance_shared::launch::LaunchPlan;
+use vance_shared::launch::{LaunchPlan, Origin, Transport};
 
 mod clock;
 mod log;
@@ -192,6 +192,9 @@ impl Trust {
         if let Err(why) = files::check_program(&plan, project) {
             return denied(why);
         }
+        if let Some(why) = moved_folder(&plan, project) {
+            return denied(why);
+        }
         let files = match files::hash(&gate::files(&plan, project), project) {
             Ok(files) => files,
             Err(why) => return denied(format!("{why}, so nobody could say yes to it")),
@@ -242,6 +245,18 @@ impl Trust {
             tracing::warn!("{}: the decision was not logged: {error}", crate::paths::shown(self.log.file()));
         }
     }
+}
+
+/// Why a pack's working directory may not be: what a link in the project leads to can change without a trace.
+fn moved_folder(plan: &LaunchPlan, project: &Project) -> Option<String> {
+    let Transport::Stdio { cwd: Some(cwd), .. } = &plan.transport else { return None };
+    let folder = project.dir().join(cwd);
+    let is_link = plan.origin == Origin::Project
+        && project.holds(&folder)
+        && folder.canonicalize().is_ok_and(|real| real != vance_foot_core::permissions::normal(&folder));
+    is_link.then(|| {
+        format!("its working directory {} goes through a link; name the folder itself", crate::paths::shown(&folder))
+    })
 }
 
 /// Today, for entries: `2026-03-01`.

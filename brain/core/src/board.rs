@@ -343,31 +343,49 @@ impl Board {
         }
     }
 
-    /// Tasks that a retry of this one means: its failed ancestors first, itself, what it kept from completing below it, and what
-    /// was skipped because of any of these.
+    /// Tasks that a retry of this one means: itself, what it kept from completing below it, what was skipped because of any of these, and the
+    /// failed ancestors of all of them; ancestors first.
     pub fn retry_closure(&self, id: &TaskId) -> Vec<TaskId> {
-        let mut out = vec![id.clone()];
-        let mut up = self.nodes.get(id).and_then(|n| n.entry.parent.clone());
-        while let Some(node) = up.and_then(|parent| self.nodes.get(&parent)) {
-            if matches!(node.stand, Stand::Done(State::Failed | State::Cancelled | State::Skipped)) {
-                out.insert(0, node.entry.task_id.clone());
-            }
-            up = node.entry.parent.clone();
-        }
-        let ancestors = out.len() - 1;
-        let mut seen: HashSet<TaskId> = out.iter().cloned().collect();
+        // With whether a task's children are part of it: an ancestor's other children stay as they ended.
+        let mut seen: HashSet<(TaskId, bool)> = HashSet::new();
+        let mut out: Vec<(TaskId, bool)> = Vec::new();
+        let mut next = vec![id.clone()];
         let mut at = 0;
-        while let Some(node) = out.get(at).and_then(|id| self.nodes.get(id)) {
-            // An ancestor's other children stay as they ended.
-            let below: &[TaskId] = if at < ancestors { &[] } else { &node.children };
+        loop {
+            for id in next {
+                if seen.insert((id.clone(), true)) {
+                    let up = self.failed_ancestors(&id).map(|up| (up, false));
+                    out.extend(up.filter(|up| seen.insert(up.clone())));
+                    out.push((id, true));
+                }
+            }
+            let Some((node, whole)) = out.get(at).and_then(|(id, whole)| Some((self.nodes.get(id)?, *whole))) else {
+                break;
+            };
+            let below: &[TaskId] = if whole { &node.children } else { &[] };
             let below = below.iter().filter(|c| {
                 self.is_done(c, |state| matches!(state, State::Failed | State::Cancelled | State::Skipped))
             });
             let after = node.dependents.iter().filter(|d| self.is_done(d, |state| state == State::Skipped));
-            out.extend(below.chain(after).filter(|next| seen.insert((*next).clone())).cloned().collect::<Vec<_>>());
+            next = below.chain(after).cloned().collect();
             at += 1;
         }
-        out
+        let mut ids: Vec<TaskId> = out.into_iter().map(|(id, _)| id).collect();
+        let mut once = HashSet::new();
+        ids.retain(|id| once.insert(id.clone()));
+        ids.sort_by_key(|id| self.ancestors(id).count());
+        ids
+    }
+
+    fn ancestors(&self, id: &TaskId) -> impl Iterator<Item = &Node> {
+        let up = |node: &Node| node.entry.parent.as_ref().and_then(|parent| self.nodes.get(parent));
+        std::iter::successors(self.nodes.get(id).and_then(up), move |node| up(node))
+    }
+
+    fn failed_ancestors(&self, id: &TaskId) -> impl Iterator<Item = TaskId> {
+        let failed =
+            |node: &&Node| matches!(node.stand, Stand::Done(State::Failed | State::Cancelled | State::Skipped));
+        self.ancestors(id).filter(failed).map(|node| node.entry.task_id.clone())
     }
 
     fn is_done(&self, id: &TaskId, how: impl Fn(State) -> bool) -> bool {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use vance_shared::gate::audit::Event;
 use vance_shared::gate::{Answer, Digest, Once, Patience, Question, TrustedLaunch, Unasked, Verdict};
-use vance_shared::launch::{LaunchPlan, NeedsConsent};
+use vance_shared::launch::{LaunchPlan, NeedsConsent, Origin};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
 use vance_supervise::{
@@ -137,7 +137,8 @@ impl TrustGate {
     fn judged(&mut self, verdict: Verdict, reading: Reading, tell: oneshot::Sender<Decision>, ctx: &mut Context<Self>) {
         let Reading { book: _, distrust, notices } = reading;
         if let Some(warning) = distrust.filter(|why| self.said.insert(why.clone())) {
-            tracing::warn!("{warning}");
+            // Loud in every command: consents that were given do not count.
+            tracing::error!("{warning}");
         }
         for notice in notices {
             tracing::info!("{notice}");
@@ -213,14 +214,15 @@ impl TrustGate {
         };
         // Also where it is to last: if it cannot be written down it holds for this run.
         self.once.add(&launch);
-        let Some(entry) = entry else {
-            self.record(Event::AllowedOnce, plan, digest, None);
-            return answer(tell, Ok(launch));
-        };
         let (trust, person) = (Arc::clone(&self.shared.trust), self.shared.person.clone());
         let writing = tokio::task::spawn_blocking(move || {
-            let written = trust.remember(&entry);
+            // A yes to the pack is one to the tools that it starts with now: they are pinned anew.
+            if let Err(why) = trust.pins().forget(Origin::Project, &plan.pack) {
+                tracing::warn!("pack '{}': its earlier tools are still remembered: {why}", plan.pack);
+            }
+            let written = entry.as_ref().map_or(Ok(()), |entry| trust.remember(entry));
             match &written {
+                Ok(()) if entry.is_none() => trust.record(Event::AllowedOnce, Some(&plan), Some(digest), None),
                 Ok(()) => trust.record(Event::AllowedAlways, Some(&plan), Some(digest), None),
                 Err(why) => {
                     let reason = format!("not remembered: {why}");

@@ -20,6 +20,10 @@ use super::catalogue::{Tool, ToolCall};
 
 /// Hosts keep their own deadlines; this one is for a host that does not, so it comes a little later.
 const SLACK: Duration = Duration::from_secs(1);
+/// A deadline that is noticed this much too late was slept through, and the outcome may be there in a moment…
+const SLEPT: Duration = Duration::from_secs(2);
+/// …which is this long, beyond what its host gives it.
+const AFTER_SLEEP: Duration = Duration::from_secs(7);
 /// How long a tool may take to obey a cancel.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// Between two progress reports of one call. A person reads no faster; the last one always comes.
@@ -94,6 +98,10 @@ async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> O
                 report_at = None;
             }
             () = sleep_until(deadline), if give_up.is_none() => {
+                if deadline.elapsed() >= SLEPT {
+                    deadline = Instant::now() + AFTER_SLEEP;
+                    continue;
+                }
                 timed_out = true;
                 cancel.cancel();
             }

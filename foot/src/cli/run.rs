@@ -37,6 +37,8 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 const READ_SOON: Duration = Duration::from_millis(300);
 /// After the Foot's packs have loaded, the Brain needs a moment to wake what waited for them.
 const LOADED_MARGIN: Duration = Duration::from_secs(2);
+/// How long this Foot's packs may take to start before the tree is submitted all the same: what needs a later one waits for it.
+const PACKS_WITHIN: Duration = Duration::from_secs(10);
 /// Cancels in flight at once.
 const CANCELS_AT_ONCE: usize = 8;
 
@@ -88,6 +90,11 @@ async fn with_foot(
     file: &TreeFile,
     foot: &LocalFoot,
 ) -> Result<u8, Failure> {
+    // Tasks that do not wait for a client would be over before its packs are up.
+    tokio::select! {
+        _ = tokio::time::timeout(PACKS_WITHIN, foot.first_load()) => {}
+        _ = context.interrupts.next() => return Err(Failure::Foot("interrupted before the tree was submitted".to_owned())),
+    }
     let submitted = submit_for(context, brain, file, foot).await?;
     follow(context, args, brain, &submitted, Some(foot)).await
 }

@@ -58,7 +58,8 @@ async fn reload(context: &mut Context) -> Result<u8, Failure> {
                     context.screen.remark(&format!("{slot}: {pack} ({file}): {reason}"));
                 }
                 if !context.screen.json {
-                    context.screen.line(&format!("{slot}: {}", plain(summary)))?;
+                    // The Foot's own words, but for the numbers.
+                    context.screen.line(&format!("{slot}: {summary}"))?;
                 }
             }
             (_, _) => {

@@ -1,9 +1,11 @@
 //! Consent that is taken back ends what runs with it: in the right folder, and nowhere else.
 
+use std::process::Stdio;
+
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::desk::{CHOICES, Desk, Seat, stdio};
+use crate::desk::{Desk, Seat, stdio};
 
 /// A pack's server that tells its process id in a file.
 fn server(desk: &Desk, marker: &str) -> String {
@@ -11,22 +13,25 @@ fn server(desk: &Desk, marker: &str) -> String {
     desk.program(&format!("{marker}.sh"), &text)
 }
 
-fn pid(desk: &Desk, marker: &str) -> Option<Pid> {
-    std::fs::read_to_string(desk.path(marker)).ok()?.trim().parse().ok().map(Pid::from_raw)
-}
-
 fn lives(desk: &Desk, marker: &str) -> bool {
-    kill(pid(desk, marker).unwrap(), None).is_ok()
+    let pid = std::fs::read_to_string(desk.path(marker)).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(pid), None).is_ok()
 }
 
-/// A Foot in a folder, whose pack is allowed once.
-fn foot(desk: &Desk, folder: &str, marker: &str) -> Seat {
-    let mut command = desk.command(&["--brain", "http://127.0.0.1:1"]);
-    command.current_dir(desk.path(folder));
-    let mut foot = Seat::take(command);
-    foot.until(|text| text.contains(CHOICES));
-    foot.types("1\n");
-    foot.until(|_| pid(desk, marker).is_some() && pid(desk, "mine").is_some());
+/// A Foot in a folder, whose pack is allowed.
+fn foot(desk: &Desk, folder: &str) -> Seat {
+    let command = |words: &[&str]| {
+        let mut command = desk.command(words);
+        command.current_dir(desk.path(folder)).stdin(Stdio::null());
+        command
+    };
+    let shown = command(&["trust", "show", "a", "--json"]).output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let digest = shown["digest"].as_str().unwrap();
+    let ended = command(&["trust", "allow", "--pack", "a", "--digest", digest]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let foot = Seat::take(command(&["--no-ui", "--brain", "http://127.0.0.1:1"]));
+    foot.until(|text| text.contains("pack 'a' is up") && text.contains("pack 'mine' is up"));
     foot
 }
 
@@ -35,19 +40,20 @@ fn said(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn only_packs_of_the_right_folder_end_also_those_allowed_once_and_whatever_the_store_says() {
+fn only_packs_of_the_right_folder_end_whatever_the_store_says() {
     let desk = Desk::new();
     desk.own_pack("mine", &stdio(&[server(&desk, "mine")]));
     desk.pack("a", &stdio(&[server(&desk, "here")]));
     let there = serde_json::json!({"name": "a", "type": "mcp_server", "parameters": stdio(&[server(&desk, "there")])});
     desk.put("repo-2/.vancetope/foot-tools/a.json", &there.to_string());
-    let feet = [foot(&desk, "repo", "here"), foot(&desk, "repo-2", "there")];
+    let feet = [foot(&desk, "repo"), foot(&desk, "repo-2")];
     desk.put("home/trusted-packs.yaml", "trustedPacks: [");
     let ended = desk.alone(&["trust", "revoke", "a"]);
     assert!(!ended.status.success(), "{}", said(&ended));
     assert!(said(&ended).contains("pack 'a' was stopped (client-0)"), "{}", said(&ended));
     assert!(said(&ended).contains("nothing was changed"), "{}", said(&ended));
     feet[0].until(|_| !lives(&desk, "here"));
+    // Like a pack that is allowed only once: it runs, and the store holds nothing of it.
     std::fs::remove_file(desk.path("home/trusted-packs.yaml")).unwrap();
     let ended = desk.alone(&["trust", "revoke", "--project"]);
     assert!(ended.status.success() && !said(&ended).contains("stopped"), "{}", said(&ended));

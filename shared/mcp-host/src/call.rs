@@ -17,6 +17,12 @@ use crate::people::Asking;
 /// Receives a call's progress.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// A deadline that is noticed this much too late was slept through: the process stood still (a suspended machine, a debugger), and the
+/// answer may lie in the pipe.
+const SLEPT: Duration = Duration::from_secs(2);
+/// Then the answer has this long to be read.
+const AFTER_SLEEP: Duration = Duration::from_secs(5);
+
 /// When a call has taken too long: `timeout` after its last sign of life, and `cap` after its start whatever it says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
@@ -34,6 +40,15 @@ impl Deadline {
     /// No sign of life makes it later.
     fn is_last(&self) -> bool {
         self.at >= self.last
+    }
+
+    /// Whether the deadline passed while nobody could have seen an answer; it is then moved a little.
+    fn was_slept_through(&mut self, now: Instant) -> bool {
+        let slept = now.saturating_duration_since(self.at) >= SLEPT;
+        if slept {
+            self.at = now + AFTER_SLEEP;
+        }
+        slept
     }
 
     pub(crate) fn progressed(&mut self, now: Instant) {
@@ -84,6 +99,9 @@ pub(crate) async fn wait(
                 }
             }
             () = tokio::time::sleep_until(deadline.at) => {
+                if deadline.was_slept_through(Instant::now()) {
+                    continue;
+                }
                 // A person's time is not the server's.
                 if asking.is_open() && !deadline.is_last() {
                     deadline.progressed(Instant::now());
@@ -219,6 +237,17 @@ mod tests {
             "a cap below the timeout is the timeout"
         );
         assert!(Deadline::new(start, Duration::MAX, Duration::MAX).at > start);
+    }
+
+    #[test]
+    fn a_deadline_that_was_slept_through_waits_for_what_lies_in_the_pipe() {
+        let start = Instant::now();
+        let seconds = Duration::from_secs;
+        let mut deadline = Deadline::new(start, seconds(10), seconds(25));
+        assert!(!deadline.was_slept_through(start + seconds(11)), "a busy machine is no sleep");
+        assert!(deadline.was_slept_through(start + seconds(600)));
+        assert_eq!(deadline.at - start, seconds(605));
+        assert!(!deadline.was_slept_through(start + seconds(605)), "then it is over");
     }
 
     #[test]

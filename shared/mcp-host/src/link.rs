@@ -107,7 +107,13 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
                 }
                 return Err(hopeless(format!("{why}; it was killed")));
             }
-            reach_child(to, child).await
+            let is_fenced = env.sandbox.is_some();
+            reach_child(to, child).await.map_err(|mut refused| {
+                if is_fenced {
+                    refused.why.push_str("; the sandbox is on: what it may not open can be added under `sandbox: {read: [FOLDER]}` in permissions.yaml");
+                }
+                refused
+            })
         }
         Transport::Http { url, headers, auth, tls } => {
             let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(hopeless)?;

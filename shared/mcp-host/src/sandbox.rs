@@ -140,11 +140,7 @@ impl Sandbox {
             match named.metadata() {
                 Ok(_) if !named.is_absolute() || holds(named, home) => {}
                 Ok(meta) if meta.is_dir() => self.write.push(named.to_owned()),
-                // Beside a script stands what it loads.
-                Ok(_) => {
-                    self.read.push(named.to_owned());
-                    self.read.extend(named.parent().filter(|folder| !holds(folder, home)).map(Path::to_owned));
-                }
+                Ok(_) => self.read.extend(around(named, home)),
                 Err(_) => {}
             }
         }
@@ -188,6 +184,17 @@ const WRITE: &str = "--write";
 fn install_of(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let whole = if folder.ends_with("bin") { folder.parent() } else { None };
     whole.into_iter().chain([folder]).find(|folder| !holds(folder, home)).map(Path::to_owned)
+}
+
+/// A script, by its name and by what it leads to, with what stands beside it, and the packages that it belongs to.
+fn around(script: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let real = script.canonicalize().unwrap_or_else(|_| script.to_owned());
+    let packages = |path: &Path| {
+        path.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("node_modules"))).map(Path::to_owned)
+    };
+    let one = |path: &Path| [path.parent().map(Path::to_owned), packages(path)];
+    let folders = [one(script), one(&real)].into_iter().flatten().flatten().filter(|folder| !holds(folder, home));
+    [script.to_owned(), real.clone()].into_iter().chain(folders).collect()
 }
 
 /// Whether the home lies in the folder, or is it.

@@ -157,6 +157,7 @@ pub(super) fn credentials(auth: &Auth) -> Vec<(&'static str, String)> {
                 one("clientSecret", &oauth.client_secret),
                 one("clientMetadataUrl", &oauth.client_metadata_url),
                 one("issuer", &oauth.issuer),
+                one("tokenUrl", &oauth.token_url),
                 one("callbackPort", &oauth.callback_port.map(|port| port.to_string())),
             ]
             .into_iter()

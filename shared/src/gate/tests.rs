@@ -431,3 +431,12 @@ fn variables_that_change_what_runs_are_told_from_the_others() {
         assert!(!changes_what_runs(name), "{name}");
     }
 }
+
+#[test]
+fn every_address_that_a_secret_goes_to_is_shown() {
+    let auth = r#""url":"https://a.example/mcp","auth":{"type":"oauth2","clientId":"me","clientSecret":"${env:JIRA_SECRET}","tokenUrl":"https://b.example/token"}"#;
+    let text = Gate::new().ask(&http(auth), &[]).text().to_owned();
+    for shown in ["https://a.example/mcp", "https://b.example/token", "$JIRA_SECRET"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}

@@ -231,8 +231,8 @@ fn a_retry_takes_failed_ancestors_and_what_was_skipped_because_of_it() {
         done(child(8, 6), State::Cancelled),
     ]);
     let closure = |board: &Board, n| board.retry_closure(&tid(n)).iter().map(number).collect::<Vec<_>>();
-    assert_eq!(closure(&board, 1), [0, 1, 4, 2]);
-    assert_eq!(closure(&board, 0), [0, 1, 2, 4]);
+    assert_eq!(closure(&board, 1), [0, 4, 1, 2]);
+    assert_eq!(closure(&board, 0), [0, 4, 1, 2]);
     assert_eq!(closure(&board, 6), [6, 7, 8]);
     assert_eq!(closure(&board, 7), [6, 7], "a sibling stays as it ended");
     let ids = board.retry_closure(&tid(1));
@@ -244,6 +244,24 @@ fn a_retry_takes_failed_ancestors_and_what_was_skipped_because_of_it() {
     assert_eq!(board.trees(), 1);
     board.ended(&tid(4), State::Completed);
     assert_eq!(board.trees(), 0);
+}
+
+#[test]
+fn a_retry_reaches_what_was_skipped_within_another_parent_and_that_parent() {
+    let mut board = Board::new(1);
+    let done = |e: Entry, state| Entry { state, ..e };
+    board.add(vec![
+        done(entry(0), State::Cancelled),
+        done(parent(1), State::Cancelled),
+        done(Entry { depends_on: vec![tid(0)], ..child(2, 1) }, State::Skipped),
+        done(child(3, 1), State::Cancelled),
+        done(after(4, &[1]), State::Skipped),
+    ]);
+    let ids = board.retry_closure(&tid(0));
+    assert_eq!(ids.iter().map(number).collect::<Vec<_>>(), [0, 1, 4, 2], "the parent too, its other child not");
+    assert_eq!(shown(&board.retried(&ids)), ["0 start"]);
+    assert_eq!(shown(&board.ended(&tid(0), State::Completed)), ["1 start"]);
+    assert_eq!(shown(&board.children_may_run(&tid(1))), ["2 start"]);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn variables(plan: &LaunchPlan, ambient: &BTreeMap<OsString, OsString>) -> Optio
     let unset: BTreeSet<String> =
         sends(plan).into_iter().filter(|name| ambient.get(OsStr::new(name)).is_none_or(|v| v.is_empty())).collect();
     let names: Vec<&str> = unset.iter().map(String::as_str).collect();
-    let all: Vec<String> = names.iter().map(|name| format!("export {name}=…")).collect();
+    let all: Vec<String> = names.iter().map(|name| format!("export {name}=VALUE")).collect();
     (!names.is_empty()).then(|| {
         let what = format!("{}: not set here: {}", plan.pack, names.join(", "));
         Finding::fix("pack", what, format!("{}   (where your Foot starts)", all.join("; ")))

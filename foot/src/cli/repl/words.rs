@@ -71,6 +71,9 @@ pub(super) fn read(line: &str) -> Line {
     if !line.starts_with('/') {
         return Line::Goal;
     }
+    if let Some(words) = raw_call(line) {
+        return Line::Command(Name::Tools, words);
+    }
     let mut words = match split(line) {
         Ok(words) => words,
         Err(why) => return Line::Wrong(why.to_owned()),
@@ -87,6 +90,14 @@ pub(super) fn read(line: &str) -> Line {
         words.insert(0, "reload".to_owned());
     }
     Line::Command(row.name, words)
+}
+
+/// `/tools call NAME {…}`: from the first brace on it is JSON, whose quotes are its own.
+fn raw_call(line: &str) -> Option<Vec<String>> {
+    let rest = line.strip_prefix("/tools")?.trim_start().strip_prefix("call")?;
+    let (name, json) = rest.strip_prefix(char::is_whitespace)?.trim_start().split_once(char::is_whitespace)?;
+    let json = json.trim_start();
+    json.starts_with('{').then(|| vec!["call".to_owned(), name.to_owned(), json.to_owned()])
 }
 
 /// Words as a shell splits them, without anything else that a shell does.
@@ -147,6 +158,9 @@ mod tests {
             ("   ", Line::Blank),
             ("clean up the kitchen", Line::Goal),
             ("/tools", command(Name::Tools, &[])),
+            (r#"/tools call a__b  {"x": "it's"}"#, command(Name::Tools, &["call", "a__b", r#"{"x": "it's"}"#])),
+            ("/tools call a__b '{}'", command(Name::Tools, &["call", "a__b", "{}"])),
+            ("/tools call a__b", command(Name::Tools, &["call", "a__b"])),
             ("  /tools reload ", command(Name::Tools, &["reload"])),
             ("/tools-reload", command(Name::Tools, &["reload"])),
             ("/run 'my plan.yaml' --no-wait", command(Name::Run, &["my plan.yaml", "--no-wait"])),
