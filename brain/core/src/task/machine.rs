@@ -199,7 +199,9 @@ impl Turn<'_> {
     fn call_ended(&mut self, call_id: &CallId, from: Option<ClientId>, outcome: Outcome) {
         let acknowledge = from.clone();
         match self.open(call_id) {
-            Some(call) if call.place.client() == from.as_ref() && self.is_known_unknown(call_id, &outcome) => {
+            Some(call)
+                if call.place.client() == from.as_ref() && self.is_known_unknown(call_id, &call.place, &outcome) =>
+            {
                 self.effect(Effect::Park);
             }
             Some(call) if call.place.client() == from.as_ref() => {
@@ -232,7 +234,7 @@ impl Turn<'_> {
                 self.event(Event::CallEnded { call_id: call.call_id.clone(), outcome });
                 self.go_on();
             }
-            Outcome::Failed { ref error, result: None } if self.may_come_again(error) => {
+            Outcome::Failed { ref error, result: None } if self.may_come_again(error, &call.place) => {
                 self.event(Event::CallWithdrawn { call_id: call.call_id.clone() });
                 self.effect(Effect::LookAgain(BUSY_WAIT));
             }
@@ -253,12 +255,12 @@ impl Turn<'_> {
 
     /// While a person has not decided: the same unknown outcome once more, or that nothing ran this time, which says nothing of the
     /// time before.
-    fn is_known_unknown(&self, id: &CallId, outcome: &Outcome) -> bool {
+    fn is_known_unknown(&self, id: &CallId, place: &Place, outcome: &Outcome) -> bool {
         let waits = matches!(&self.task.wait, Some(Wait::Unknown { call_id, .. }) if call_id == id);
         waits
             && match outcome {
                 Outcome::Unknown { .. } => true,
-                Outcome::Failed { error, result: None } => self.may_come_again(error),
+                Outcome::Failed { error, result: None } => self.may_come_again(error, place),
                 Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => false,
             }
     }
@@ -290,10 +292,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Nothing ran, and the tool is expected back: its side is full, or its pack starts. Then the call is routed again, and waits if
-    /// nobody offers the tool any more.
-    fn may_come_again(&self, error: &Fault) -> bool {
-        error.code == "busy" || (error.code == "unavailable" && self.task.not_run < MAX_UNAVAILABLE)
+    /// Nothing ran, and the tool is expected back: its side is full, its pack starts, or the client that took the call came back
+    /// without the tool. Then the call is routed again, and waits if nobody offers the tool any more.
+    fn may_come_again(&self, error: &Fault, place: &Place) -> bool {
+        let not_there = error.code == "unavailable" || (error.code == "unknown_tool" && place.client().is_some());
+        error.code == "busy" || (not_there && self.task.not_run < MAX_UNAVAILABLE)
     }
 
     /// `may_have_run`: the call was stopped on its way, so that it may have had its effect. Then `retry` alone does not repeat what

@@ -413,9 +413,13 @@ fn a_busy_side_costs_no_attempt() {
 
 #[test]
 fn a_tool_whose_pack_starts_is_asked_for_again_for_a_while() {
-    for (code, tries, want) in
-        [("busy", 1_000, State::Running), ("unavailable", 1_000, State::Failed), ("unavailable", 120, State::Running)]
-    {
+    for (code, tries, want) in [
+        ("busy", 1_000, State::Running),
+        ("unavailable", 1_000, State::Failed),
+        ("unavailable", 120, State::Running),
+        ("unknown_tool", 1_000, State::Failed),
+        ("unknown_tool", 120, State::Running),
+    ] {
         let mut story = Story::running(spec(1), Replay::Unsafe);
         for n in 1..=tries {
             story.ended(n, "a", Outcome::failed(code, "not now"));
