@@ -184,7 +184,7 @@ fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
 }
 
 fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
-    let Facts { env, headers, access, sends, cwd, files } = facts;
+    let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _ } = facts;
     let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, plain(&plan.source.file));
     let mut line = |label: &str, value: &str| {
         let written = writeln!(text, "  {label:<13} {value}");
@@ -204,6 +204,12 @@ fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> Stri
     }
     for (name, value) in access {
         line("with access:", &assignment(name, value));
+    }
+    for (key, value) in args {
+        line("with args:", &assignment(key, value));
+    }
+    for (tool, word) in replay {
+        line("with replay:", &assignment(tool, word));
     }
     for name in sends {
         line("sends:", &format!("${}", plain(name)));

@@ -17,6 +17,10 @@ fn stdio(name: &str, fields: &str) -> String {
     format!(r#"{{"name": "{name}", "type": "mcp_server", "parameters": {{"transport": "stdio", {fields}}}}}"#)
 }
 
+fn labelled(pack: &str, label: &str) -> String {
+    pack.replacen('{', &format!("{{\"labels\": [\"{label}\"], "), 1)
+}
+
 fn http(fields: &str) -> String {
     format!(r#"{{"name": "web", "type": "mcp_server", "parameters": {{"transport": "http", {fields}}}}}"#)
 }
@@ -84,6 +88,43 @@ fn a_plain_pack_shows_the_documents_three_lines() {
     let question = Gate::new().ask(&http(r#""url": "HTTPS://MCP.Example.com:443/mcp""#), &[]);
     assert_eq!(question.text().lines().nth(1), Some("  wants to reach: https://mcp.example.com/mcp"));
     assert_eq!(question.text().lines().count(), 3);
+    // The document's own pack has a label.
+    let question = Gate::new().ask(&labelled(&stdio("chrome", NPX), "browser"), &[]);
+    assert_eq!(question.text().lines().count(), 3);
+}
+
+#[test]
+fn what_a_pack_adds_to_calls_is_shown_and_so_is_each_change_of_it() {
+    let with =
+        |args: &str, replay: &str| stdio("mail", &format!(r#"{NPX}, "defaultArgs": {args}, "replay": {replay}"#));
+    let before = labelled(&with(r#"{"to": "1", "n": 1}"#, r#"{"send": "unsafe"}"#), "mail");
+    let mut gate = Gate::new();
+    let question = gate.ask(&before, &[]);
+    let lines: Vec<&str> = question.text().lines().skip(2).collect();
+    assert_eq!(lines[..3], ["  with args:    n=1", "  with args:    to='\"1\"'", "  with replay:  send=unsafe"]);
+    gate.allow(&before, &[]);
+    assert!(gate.trusts(&before, &[]));
+    let after = labelled(&with(r#"{"to": 1, "n": 1, "\u202e'": {"a": "\n"}}"#, r#"{"read": "unsafe"}"#), "web");
+    let question = gate.ask(&after, &[]);
+    let lines: Vec<&str> = question.text().lines().skip(2).collect();
+    assert_eq!(
+        lines[..13],
+        [
+            "  with args:    n=1",
+            "  with args:    to=1",
+            r#"  with args:    $'\u202e\''='{"a":"\n"}'"#,
+            "  with replay:  read=unsafe",
+            "  changed since you allowed it on 2026-03-01:",
+            r#"    - argument to='"1"'"#,
+            "    - replay send=unsafe",
+            "    - label mail",
+            "    + argument to=1",
+            r#"    + argument $'\u202e\''='{"a":"\n"}'"#,
+            "    + replay read=unsafe",
+            "    + label web",
+            "Load it? [1] once  [2] always for this project  [3] no ›",
+        ]
+    );
 }
 
 #[test]
@@ -153,6 +194,7 @@ fn the_documents_store_works_as_it_stands() {
         "trustedPacks:\n  /Users/me/src/repo:\n    - name: chrome\n      reach: npx -y chrome-devtools-mcp@latest\n",
     );
     assert!(gate.trusts(&stdio("chrome", NPX), &[]));
+    assert!(gate.trusts(&labelled(&stdio("chrome", NPX), "browser"), &[]));
     assert!(gate.trusts(&stdio("chrome", &format!("{NPX}, \"timeoutSeconds\": 5")), &[]));
     for (why, text) in [
         ("another name", stdio("chromium", NPX)),
@@ -162,6 +204,7 @@ fn the_documents_store_works_as_it_stands() {
         ("a variable", stdio("chrome", &format!(r#"{NPX}, "env": {{"A": "b"}}"#))),
         ("a directory", stdio("chrome", &format!(r#"{NPX}, "cwd": ".""#))),
         ("a secret", stdio("chrome", &format!(r#"{NPX}, "defaultArgs": {{"a": ["${{env:TOKEN}}"]}}"#))),
+        ("an argument", stdio("chrome", &format!(r#"{NPX}, "defaultArgs": {{"a": 1}}"#))),
     ] {
         assert!(!gate.trusts(&text, &[]), "{why}");
     }
