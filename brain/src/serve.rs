@@ -43,6 +43,7 @@ use crate::home::{self, Home, Loaded};
 use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Hub};
 use crate::metrics::Metrics;
+use crate::progress::Progresses;
 use crate::store::{OpenError, Store, WriterSeat};
 use crate::tokens::{Principals, TokenError, local_token};
 
@@ -273,6 +274,7 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         scheduler: ActorRef::new("scheduler"),
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
+        progress: Progresses::default(),
         executor: Executor::new(builtins),
         config,
         started: Instant::now(),

@@ -23,6 +23,7 @@ mod login;
 mod notify;
 mod packs;
 mod permissions;
+mod progress;
 mod repl;
 mod rest;
 mod run;

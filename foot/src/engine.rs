@@ -70,12 +70,26 @@ pub struct FootConfig {
     pub no_local: bool,
     /// Offer nothing.
     pub no_tools: bool,
+    /// Which packs are loaded.
+    pub load: Load,
     /// A program whose `main` begins with [`crate::native::enter_if_asked`].
     pub guard_program: PathBuf,
     /// `permissions.yaml`.
     pub rules: Rules,
     /// Who answers questions, also of packs that come with the working directory; without one every question is answered with no.
     pub asker: Option<Arc<dyn Asker>>,
+}
+
+/// Which packs a Foot loads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Load {
+    /// All that are wanted.
+    #[default]
+    All,
+    /// The one of this name, for a call of one of its tools: nothing else is asked about or started.
+    Only(String),
+    /// None: native tools alone.
+    Nothing,
 }
 
 /// Why a Foot does not start.
@@ -291,7 +305,7 @@ fn build(
         },
         elicit: config.asker.as_ref().and_then(|asker| asker.elicit()),
         local: !config.no_local,
-        no_packs: config.no_tools,
+        load: if config.no_tools { Load::Nothing } else { config.load.clone() },
     };
     let packs = SupervisorSpec::new("packs")
         .strategy(Strategy::RestForOne)

@@ -39,6 +39,19 @@ pub struct Packs {
     pub notices: Vec<String>,
 }
 
+impl Packs {
+    /// Leaves only what bears this name. What is wrong with other files does not matter then.
+    pub(crate) fn keep_only(&mut self, name: &str) {
+        self.wanted.retain(|wanted| wanted.plan.pack.as_str() == name);
+        for left_out in [&mut self.skipped, &mut self.failed] {
+            left_out.retain(|left_out| left_out.pack == name);
+        }
+        self.problems.retain(|problem| self.failed.iter().any(|left_out| left_out.file == problem.file));
+        self.warnings.clear();
+        self.notices.clear();
+    }
+}
+
 /// Reads the packs. `local`: whether the working directory's `.vancetope` counts at all. Starts nothing.
 pub fn read(paths: &Paths, local: bool) -> Packs {
     let Levels { own, project } = Levels::of(paths, local);

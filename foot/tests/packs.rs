@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use vance_foot::engine::{Foot, FootConfig, LocalCall, start};
+use vance_foot::engine::{Foot, FootConfig, Load, LocalCall, start};
 use vance_foot_core::permissions::Rules;
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
@@ -76,6 +76,7 @@ fn foot_with(home: &Path, brain: Option<&str>, rules: Rules) -> Foot {
         client_type: "cli".to_owned(),
         no_local: false,
         no_tools: false,
+        load: Load::All,
         guard_program: env!("CARGO_BIN_EXE_vancetope").into(),
         rules,
         asker: None,
@@ -214,6 +215,7 @@ fn without_tools_nothing_is_started() {
             client_type: "cli".to_owned(),
             no_local: true,
             no_tools,
+            load: Load::All,
             guard_program: env!("CARGO_BIN_EXE_vancetope").into(),
             rules: Rules::none("permissions.yaml"),
             asker: None,

@@ -65,6 +65,49 @@ async fn a_tree_is_followed_above_what_is_typed_and_ctrl_c_cancels_it() -> anyho
     Ok(())
 }
 
+/// A server whose tool says how far it is and waits for a file.
+const SLOW: &str = include_str!("../../foot/tests/command_line/slow_server.py");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_far_a_call_is_shows_above_the_prompt_and_in_the_live_lines_of_a_run() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let server = home.write("slow_server.py", SLOW)?;
+    let go = home.project().join("go");
+    let command = serde_json::json!(["python3", server, home.project().join("started"), go]);
+    let pack = |name: &str| serde_json::json!({"name": name, "type": "mcp_server", "parameters": {"transport": "stdio", "command": command}});
+    home.write("foot-tools/here.json", &pack("here").to_string())?;
+    home.write("brain/packs/there.json", &pack("there").to_string())?;
+    let brain = Brain::start(&home).await?;
+    let tree = "tasks:\n- id: slow\n  steps: [{call: here__work}]\n- id: far\n  steps: [{call: there__work}]\n";
+    home.write_project("plan.yaml", tree)?;
+    let mut terminal = at_prompt(&home, &brain)?;
+    terminal.shows("| 13 tools");
+    terminal.types("/run plan.yaml\r");
+    for row in ["slow: ", "far: "] {
+        terminal.until(row, |rows| rows.iter().any(|r| r.starts_with(row) && r.contains("40%: reading\\x1b[2J")));
+    }
+    terminal.ends_with("\u{203a}");
+    std::fs::write(&go, "")?;
+    terminal.shows("2 completed");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+
+    std::fs::remove_file(&go)?;
+    // The test is the person who starts the program from a shell.
+    #[allow(clippy::disallowed_methods)]
+    let mut command = std::process::Command::new(program("vancetope")?);
+    command.args(["--brain", &brain.url, "run", "plan.yaml"]).current_dir(home.project());
+    command.env_remove("VANCE_BRAIN").env_remove("VANCE_TOKEN").env("VANCE_HOME", home.path()).env("TERM", "xterm");
+    let terminal = Terminal::start(command);
+    for row in ["slow: here__work on ", "far: there__work on server"] {
+        terminal.until(row, |rows| rows.iter().any(|r| r.contains(row) && r.contains("40%: reading\\x1b[2J")));
+    }
+    std::fs::write(&go, "")?;
+    let (exit, rows) = terminal.leaves();
+    assert!(exit == 0 && rows.last().is_some_and(|row| row == "2 completed"), "{rows:#?}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_followed_stays_with_the_brain_and_another_session_is_another_foot() -> anyhow::Result<()> {
     let home = Home::new()?;

@@ -215,6 +215,17 @@ pub struct Event {
     /// Why.
     #[serde(default)]
     pub reason: Option<String>,
+    /// How far the task's call is, 0 to 1 (of the kind [`Event::PROGRESS`]).
+    #[serde(default)]
+    pub fraction: Option<f64>,
+    /// The tool's words on it.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+impl Event {
+    /// The kind of those that say how far a running call is.
+    pub const PROGRESS: &str = "progress";
 }
 
 /// A list of sessions.

@@ -16,6 +16,7 @@ use super::context::Context;
 use super::failure::{EXIT_FAILED, Failure};
 use super::foot::LocalFoot;
 use super::interrupt::Interrupt;
+use super::progress::words;
 use crate::api::{Answer, ApiError, Brain, Event, Follow, Notice, Submission, Submitted, Task, TaskFilter};
 
 mod file;
@@ -296,6 +297,12 @@ impl Follower<'_> {
             return Ok(());
         }
         let Some(id) = &event.task_id else { return Ok(()) };
+        if event.kind == Event::PROGRESS {
+            if let (Some(task), Some(text)) = (self.tree.task(id), words(event.fraction, event.message.as_deref())) {
+                self.view.goes_on(&mut context.screen, task, text);
+            }
+            return Ok(());
+        }
         if !self.tree.has(id) {
             // Before the first reading, or a task that came later.
             if event.tree_id.is_some() {

@@ -3,6 +3,7 @@
 
 mod asked_by_servers;
 mod asking;
+mod calling;
 mod fake_brain;
 mod harness;
 mod import;

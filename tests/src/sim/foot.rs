@@ -109,6 +109,7 @@ fn config() -> FootConfig {
         client_type: "simulated".to_owned(),
         no_local: true,
         no_tools: true,
+        load: engine::Load::Nothing,
         guard_program: "/nowhere".into(),
         rules: Rules::none("permissions.yaml"),
         asker: None,
