@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::Rules;
 use vance_mcp_host::HostEnv;
 use vance_shared::call::Outcome;
+use vance_shared::gate::Nobody;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{CALL_TIMEOUT, PROGRESS_CAP};
@@ -78,6 +79,8 @@ pub struct FootConfig {
     pub rules: Rules,
     /// Who answers questions, also of packs that come with the working directory; without one every question is answered with no.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Why there is nobody, for the words on what is refused.
+    pub nobody: Nobody,
 }
 
 /// Which packs a Foot loads.
@@ -278,6 +281,7 @@ fn build(
         me: ActorRef::new("trust_gate"),
         trust: Arc::clone(&trust),
         person: config.asker.as_ref().and_then(|asker| Arc::clone(asker).consent()),
+        nobody: config.nobody,
         own_packs: crate::paths::shown(&paths.global_packs),
     };
     let gate = Gate(trust_gate.me.clone());

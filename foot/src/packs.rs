@@ -35,6 +35,8 @@ pub struct Packs {
     pub problems: Vec<Problem>,
     /// What is odd in packs that load.
     pub warnings: Vec<Problem>,
+    /// Names in the selection that no pack has.
+    pub unselected: Vec<Problem>,
     /// What the user should know although nothing is wrong.
     pub notices: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl Packs {
         }
         self.problems.retain(|problem| self.failed.iter().any(|left_out| left_out.file == problem.file));
         self.warnings.clear();
+        self.unselected.clear();
         self.notices.clear();
     }
 }
@@ -70,7 +73,8 @@ pub fn read(paths: &Paths, local: bool) -> Packs {
         skipped: levels.skipped.into_iter().chain(selected.skipped).collect(),
         failed,
         problems: all(levels.problems, problems),
-        warnings: all(all(levels.warnings, warnings), selected.warnings),
+        warnings: all(levels.warnings, warnings),
+        unselected: selected.warnings,
         notices: levels.notices,
     }
 }

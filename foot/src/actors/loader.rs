@@ -150,14 +150,17 @@ impl Loader {
         if let Which::Only(name) = &self.shared.load {
             packs.keep_only(name);
         }
-        packs.problems.iter().chain(&packs.warnings).for_each(|problem| tracing::warn!("{problem}"));
+        let odd = packs.warnings.iter().chain(&packs.unselected);
+        packs.problems.iter().chain(odd).for_each(|problem| tracing::warn!("{problem}"));
         packs.notices.iter().for_each(|notice| tracing::warn!("NOTICE: {notice}"));
         packs.skipped.iter().for_each(skipped);
         let told = |l: &LeftOut| packs.problems.iter().any(|p| p.file == l.file);
         for left_out in packs.failed.iter().filter(|l| !told(l)) {
             tracing::warn!("pack '{}' from {} is not loaded: {}", left_out.pack, left_out.file, left_out.reason);
         }
-        (self.skipped, self.failed, self.notices) = (packs.skipped, packs.failed, packs.notices);
+        let unselected = packs.unselected.iter().map(ToString::to_string);
+        (self.skipped, self.failed) = (packs.skipped, packs.failed);
+        self.notices = packs.notices.into_iter().chain(unselected).collect();
         let wanted = |name: &String| packs.wanted.iter().any(|wanted| wanted.plan.pack.as_str() == name);
         let unwanted: Vec<String> = self.packs.keys().filter(|name| !wanted(name)).cloned().collect();
         unwanted.iter().for_each(|name| self.end(name, None));

@@ -161,6 +161,14 @@ impl Task {
         .filter(|text| !text.is_empty())
     }
 
+    /// How the reason begins that only a person ends.
+    pub const UNKNOWN: &str = "Outcome unknown";
+
+    /// True if it waits for a person's word on what became of its call.
+    pub fn is_unknown(&self) -> bool {
+        self.state == TaskState::Blocked && self.reason().is_some_and(|reason| reason.starts_with(Self::UNKNOWN))
+    }
+
     /// The call that runs now.
     pub fn current_call(&self) -> Option<&Call> {
         self.calls.iter().rev().find(|call| call.outcome.is_none())

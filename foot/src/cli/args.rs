@@ -411,7 +411,7 @@ mod tests {
             ("packs add a --header A=b -- npx", false),
             ("packs add a --url https://x/mcp -- npx", false),
             ("packs add a__b -- npx", false),
-            ("packs add a", false),
+            ("packs add a", true),
             ("packs import", true),
             ("packs import x.json --dry-run", true),
             ("packs import --from claude-desktop --yes --force --only a --only b", true),

@@ -18,8 +18,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use vance_mcp_host::{Elicit, Elicited};
+use vance_shared::gate::Nobody;
 use vance_shared::show::plain;
 
+use super::args::Cli;
 use super::context::Context;
 use super::failure::Failure;
 use super::permissions;
@@ -41,11 +43,39 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Questions that wait for their turn; a person who has more before them has lost sight, and the rest is no.
 const MAX_WAITING: usize = 16;
 
+/// Why nobody is asked in a way of running, whatever the terminal.
+pub(super) fn unattended(cli: &Cli) -> Option<Nobody> {
+    let without = |why, way_out| Some(Nobody { why, way_out });
+    if cli.daemon {
+        return without("--daemon asks nobody", "start `vancetope` in a terminal");
+    }
+    if cli.skill_one_shot.is_some() {
+        return without("--skill-one-shot asks nobody", "use `vancetope run FILE` in a terminal");
+    }
+    (cli.general.no_ui && cli.command.is_none())
+        .then_some(Nobody { why: "--no-ui asks nobody", way_out: "start `vancetope` without it in a terminal" })
+}
+
+/// Why there is nobody to ask in this run; none if somebody can be asked.
+pub(super) fn nobody(context: &Context) -> Option<Nobody> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if context.nobody.is_some() {
+        return context.nobody;
+    }
+    if !is_terminal || !context.screen.stage().is_own() {
+        return Some(Nobody::NO_TERMINAL);
+    }
+    if context.general.json {
+        return Some(Nobody { why: "with --json nobody is asked", way_out: "run the command once without it" });
+    }
+    let dumb = Nobody { why: "with TERM=dumb nobody is asked", way_out: "set TERM to what your terminal is" };
+    context.dumb().then_some(dumb)
+}
+
 /// A person at this process's terminal, if there is one.
 pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, Failure> {
     let stage = context.screen.stage();
-    let streams = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !context.asks || context.general.json || !stage.is_own() || !streams || context.dumb() {
+    if nobody(context).is_some() {
         return Ok(None);
     }
     let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));

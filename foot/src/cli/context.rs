@@ -3,6 +3,8 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use vance_shared::gate::Nobody;
+
 use super::args::General;
 use super::failure::Failure;
 use super::interrupt::Interrupts;
@@ -16,8 +18,8 @@ pub(super) struct Context {
     pub(super) environment: Environment,
     pub(super) screen: Screen,
     pub(super) interrupts: Interrupts,
-    /// Somebody may be asked: not where the program serves without a prompt, or runs unattended.
-    pub(super) asks: bool,
+    /// Nobody may be asked, whatever the terminal: the program serves without a prompt, or runs unattended.
+    pub(super) nobody: Option<Nobody>,
 }
 
 impl Context {

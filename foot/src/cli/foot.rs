@@ -204,6 +204,7 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         rules,
         asker: super::ask::at_terminal(context)?,
+        nobody: super::ask::nobody(context).unwrap_or_default(),
         home,
         project_dir,
     })

@@ -184,7 +184,7 @@ impl Room {
         }
         let screen = Screen::of_process(self.stage.clone());
         let interrupts = Interrupts::handed_on(wishes, Arc::clone(&self.interrupts));
-        Context { general, environment: self.environment.clone(), screen, interrupts, asks: true }
+        Context { general, environment: self.environment.clone(), screen, interrupts, nobody: None }
     }
 
     fn signs(&self) -> Signs {

@@ -105,6 +105,12 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     screen.line(&format!("state:   {}", task.state.word()))?;
     if let Some(reason) = task.reason() {
         screen.line(&format!("reason:  {}", plain(reason)))?;
+        if task.is_unknown() {
+            screen.remark(&format!(
+                "vancetope: did the call run? Say it with `vancetope tasks resolve {} --as done|failed|retry`",
+                task.task_id
+            ));
+        }
     }
     let rows = task.calls.iter().map(|call| {
         let place = call.machine.clone().or_else(|| call.client_id.clone());

@@ -93,6 +93,7 @@ fn config(home: &Path, brain: Option<&str>) -> FootConfig {
         guard_program: "/nowhere".into(),
         rules: Rules::none("permissions.yaml"),
         asker: None,
+        nobody: Nobody::NO_TERMINAL,
     }
 }
 

@@ -78,9 +78,11 @@ fn where_nobody_looks_nobody_is_asked_and_the_way_out_is_said() {
     }
     let mut dumb = desk.command(LIST);
     dumb.env("TERM", "dumb");
-    for command in [dumb, desk.command(&["tools", "list", "--json"])] {
+    let json = desk.command(&["tools", "list", "--json"]);
+    for (command, why) in [(dumb, "with TERM=dumb nobody is asked"), (json, "with --json nobody is asked")] {
         let ended = Seat::take(command).leaves();
-        assert!(ended.text.contains("no terminal to ask on") && !ended.text.contains("Load it?"), "{}", ended.text);
+        let said = ended.text.contains(why) && ended.text.contains("trust allow --pack chrome --digest sha256:");
+        assert!(said && !ended.text.contains("Load it?"), "{}", ended.text);
     }
     assert!(!desk.has("started") && desk.store().is_empty());
 }
@@ -93,7 +95,7 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
         desk.put(&format!("repo/.vancetope/{pretender}"), "");
     }
     let mut at_terminal = desk.seat(&["--daemon", "--brain", "http://127.0.0.1:1"]);
-    at_terminal.until(|text| text.contains("WARN") && text.contains("no terminal to ask on"));
+    at_terminal.until(|text| text.contains("WARN") && text.contains("--daemon asks nobody"));
     at_terminal.until(|text| {
         ["trusted-packs.yaml", "secrets.yaml", "local.token"]
             .iter()
@@ -106,7 +108,7 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
     let stderr = child.stderr.take().unwrap();
     let warned = std::io::BufRead::lines(std::io::BufReader::new(stderr))
         .map(Result::unwrap)
-        .find(|line| line.contains("WARN") && line.contains("chrome") && line.contains("no terminal to ask on"));
+        .find(|line| line.contains("WARN") && line.contains("chrome") && line.contains("--no-ui asks nobody"));
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(child.id().try_into().unwrap()),
         nix::sys::signal::Signal::SIGTERM,

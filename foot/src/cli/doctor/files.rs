@@ -14,6 +14,7 @@ use super::Finding;
 use crate::cli::access::{Access, NoAccess};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::packs::list::notes;
 use crate::cli::packs::shelf;
 use crate::paths::shown;
 use crate::trust::Trust;
@@ -62,6 +63,8 @@ pub(super) fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     }
     findings.extend(readable(context, &home, &paths.project));
     findings.extend(packs(context, &paths)?);
+    let odd = notes(&paths, !context.general.no_local).into_iter();
+    findings.extend(odd.map(|note| Finding::note("file", format!("no effect: {note}"))));
     Ok(findings)
 }
 

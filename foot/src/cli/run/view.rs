@@ -21,9 +21,6 @@ const TICK: Duration = Duration::from_millis(120);
 /// Characters shown of a task's output.
 const MAX_PREVIEW: usize = 160;
 
-/// How the reason begins that only a person ends.
-const UNKNOWN: &str = "Outcome unknown";
-
 /// The view of one tree.
 pub(super) struct View {
     bars: Option<Vec<(TaskId, ProgressBar)>>,
@@ -71,7 +68,7 @@ impl View {
         self.far.remove(&change.task_id);
         let reason = change.reason.as_deref().or_else(|| task.and_then(Task::reason));
         let reason = reason.filter(|text| !text.is_empty()).map(plain);
-        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(UNKNOWN)) {
+        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(Task::UNKNOWN)) {
             let word = format!("vancetope tasks resolve {} --as done|failed|retry", change.task_id);
             screen.remark(&format!("vancetope: {}: did the call run? Say it with `{word}`", plain(&change.id)));
         }
