@@ -68,8 +68,11 @@ pub(super) fn nobody(context: &Context) -> Option<Nobody> {
     if context.general.json {
         return Some(Nobody { why: "with --json nobody is asked", way_out: "run the command once without it" });
     }
-    let dumb = Nobody { why: "with TERM=dumb nobody is asked", way_out: "set TERM to what your terminal is" };
-    context.dumb().then_some(dumb)
+    let why = match std::env::var_os("TERM").is_some_and(|term| term.is_empty()) {
+        true => "with an empty TERM nobody is asked",
+        false => "with TERM=dumb nobody is asked",
+    };
+    context.dumb().then_some(Nobody { why, way_out: "set TERM to what your terminal is" })
 }
 
 /// A person at this process's terminal, if there is one.

@@ -41,7 +41,7 @@ impl Context {
 
     /// True on a terminal that can do nothing but print.
     pub(super) fn dumb(&self) -> bool {
-        std::env::var("TERM").is_ok_and(|term| term == "dumb")
+        std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
     }
 
     /// True if a person looks on, at a terminal that can draw.

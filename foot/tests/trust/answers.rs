@@ -76,10 +76,15 @@ fn where_nobody_looks_nobody_is_asked_and_the_way_out_is_said() {
     for part in ["no terminal to ask on", "trust allow --pack chrome --digest sha256:", &desk.text("home/foot-tools")] {
         assert!(reason.contains(part), "{reason}");
     }
-    let mut dumb = desk.command(LIST);
+    let (mut dumb, mut empty) = (desk.command(LIST), desk.command(LIST));
     dumb.env("TERM", "dumb");
+    empty.env("TERM", "");
     let json = desk.command(&["tools", "list", "--json"]);
-    for (command, why) in [(dumb, "with TERM=dumb nobody is asked"), (json, "with --json nobody is asked")] {
+    for (command, why) in [
+        (dumb, "with TERM=dumb nobody is asked"),
+        (empty, "with an empty TERM nobody is asked"),
+        (json, "with --json nobody is asked"),
+    ] {
         let ended = Seat::take(command).leaves();
         let said = ended.text.contains(why) && ended.text.contains("trust allow --pack chrome --digest sha256:");
         assert!(said && !ended.text.contains("Load it?"), "{}", ended.text);
