@@ -13,7 +13,7 @@ use vance_shared::launch::Origin;
 use vance_shared::pack::MAX_FILE_BYTES;
 
 use crate::paths::{Paths, shown};
-use crate::trust::is_own_home;
+use crate::trust::{is_of_a_project, is_own_home};
 
 mod folder;
 pub(crate) use folder::text;
@@ -100,10 +100,13 @@ impl Levels {
     fn of(paths: &Paths, local: bool) -> Self {
         let real = |path: &Path| path.canonicalize().ok();
         let (own, theirs, project) = (real(&paths.global_packs), real(&paths.project_packs), real(&paths.project));
-        // A folder of "the user's own" packs that lies in the project came with the project, unless the home itself is the user's.
+        // A folder of "the user's own" packs that lies in a project came with the project, unless the home itself is the user's.
         let in_project = own.as_ref().zip(project.as_ref()).is_some_and(|(own, project)| own.starts_with(project));
         let in_home = own.as_ref().zip(real(&paths.home)).is_some_and(|(own, home)| own.starts_with(home));
-        let is_own = !in_project || (in_home && is_own_home(&paths.home, &paths.project));
+        let is_own = match in_home {
+            true => is_own_home(&paths.home, &paths.project),
+            false => !in_project && !is_of_a_project(&paths.global_packs, &paths.project),
+        };
         let origin = if is_own { Origin::Global } else { Origin::Project };
         let is_same = own.is_some() && own == theirs;
         let project = (local && !is_same).then(|| Folder::of_project(&paths.project));

@@ -67,7 +67,7 @@ pub(super) struct Found {
 }
 
 impl Own {
-    /// `not_in`: the project, canonical.
+    /// `not_in`: the project, or a home that is a project's; canonical.
     pub(super) fn new(path: PathBuf, not_in: Option<&Path>, max_bytes: usize) -> Self {
         Self { path, not_in: not_in.map(Path::to_owned), max_bytes }
     }
@@ -163,7 +163,10 @@ impl Own {
 
     fn open(&self, path: &Path, flag: OFlag) -> Result<File, Distrust> {
         if self.not_in.as_ref().is_some_and(|project| path.starts_with(project)) {
-            return Err(Distrust::Unsafe(format!("{} lies inside the working directory", shown(path))));
+            return Err(Distrust::Unsafe(format!(
+                "{} lies inside the working directory or a project's .vancetope; set VANCE_HOME to a folder of your own",
+                shown(path)
+            )));
         }
         // Not blocking: a pipe in its place must not hold us up.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | flag;
