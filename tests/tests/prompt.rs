@@ -136,6 +136,27 @@ async fn what_is_followed_stays_with_the_brain_and_another_session_is_another_fo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_foot_finds_the_brain_of_its_home_on_any_port_and_not_one_that_has_ended() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let mut brain = Brain::start(&home).await?;
+    home.write_project("plan.yaml", "tasks:\n- id: a\n  steps: [{call: now}]\n")?;
+    let ran = run("vancetope", &home, &["run", "plan.yaml"]).await?;
+    assert_eq!((ran.code, ran.stdout.lines().last()), (0, Some("1 completed")), "{}", ran.stderr);
+    let doctor = run("vancetope", &home, &["doctor"]).await?;
+    assert!(doctor.stdout.contains(&format!("{} answers and knows the token", brain.url)), "{}", doctor.stdout);
+    brain.process.kill9().await?;
+    assert!(home.path().join("brain/address").exists(), "a killed one leaves it behind");
+    let doctor = run("vancetope", &home, &["doctor"]).await?;
+    assert!(!doctor.stdout.contains(&brain.url), "{}", doctor.stdout);
+    let mut again = Brain::start(&home).await?;
+    let sessions = run("vancetope", &home, &["sessions"]).await?;
+    assert_eq!(sessions.code, 0, "{}", sessions.stderr);
+    again.process.stop().await?;
+    assert!(!home.path().join("brain/address").exists());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_tree_runs_unattended_and_only_its_result_is_on_standard_output() -> anyhow::Result<()> {
     let home = Home::new()?;
     let brain = Brain::start(&home).await?;

@@ -30,7 +30,7 @@ Examples:
   vancetope --brain https://brain.example.org tasks
 
 Environment:
-  VANCE_BRAIN   the Brain's URL (--brain); else the one of `vancetope login`, else the local one
+  VANCE_BRAIN   the Brain's URL (--brain); else the one of `vancetope login`, else the one that runs from this home
   VANCE_TOKEN   the token; else the one of `vancetope login`, else the local Brain's, which is found by itself
   VANCE_HOME    instead of ~/.vancetope
   VANCE_FOOT_TOOLS_DIR    instead of <home>/foot-tools, where the packs are

@@ -16,3 +16,4 @@ mod serving;
 mod setup;
 mod signing_in;
 mod terminal;
+mod typing;
