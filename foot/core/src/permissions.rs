@@ -330,7 +330,7 @@ fn ask(why: String, remedy: String, lines: Vec<Line>, rule: Option<String>) -> V
 }
 
 fn in_full(path: &Path, writing: bool) -> Line {
-    (if writing { "wants to write" } else { "wants to read" }, words::shown(&path.to_string_lossy()))
+    (if writing { "wants to write" } else { "wants to read" }, vance_shared::gate::quote(&path.to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ pub fn append(tail: &str, cut: Option<&str>, line: Line) -> Result<String, serde
     if !tail.is_empty() && !tail.ends_with('\n') {
         text.push('\n');
     }
-    let torn = is_torn.then(|| (Event::Torn, TORN));
+    let torn = is_torn.then_some((Event::Torn, TORN));
     let notes = torn.into_iter().chain(cut.map(|why| (Event::Cut, why)));
     let notes: Vec<Line> = notes.map(|(event, why)| Line::about_itself(&line.at, event, why)).collect();
     for line in notes.into_iter().chain([line]) {
