@@ -3,7 +3,8 @@
 
 use vance_tests::api::Api;
 use vance_tests::home::Home;
-use vance_tests::process::{Brain, program, run};
+use vance_tests::process::{Brain, processes_with, program, run};
+use vance_tests::wait::until;
 
 // One terminal for all who sit at one; what it shows is read with vt100.
 #[path = "../../foot/tests/command_line/terminal.rs"]
@@ -133,6 +134,64 @@ async fn what_is_followed_stays_with_the_brain_and_another_session_is_another_fo
     let (_, tasks) = api.get("/api/v1/tasks?state=blocked").await?;
     assert_eq!(tasks["tasks"].as_array().map(Vec::len), Some(1), "{tasks}");
     Ok(())
+}
+
+/// Packs of a big toolbox, and tools of each.
+const TOOLBOX: (usize, usize) = (50, 20);
+
+/// Writes the toolbox; its servers have a word in their environment.
+fn toolbox(home: &Home, word: &str) -> anyhow::Result<()> {
+    let (packs, tools) = TOOLBOX;
+    let command = serde_json::json!([program("vance-bench")?, "echo", tools.to_string(), "0"]);
+    for n in 0..packs {
+        let parameters = serde_json::json!({"transport": "stdio", "command": command, "env": {"TOOLBOX": word}});
+        let pack = serde_json::json!({"name": format!("p{n}"), "type": "mcp_server", "parameters": parameters});
+        home.write(&format!("foot-tools/p{n}.json"), &pack.to_string())?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_packs_leave_no_process_behind_after_a_reload_the_end_and_a_kill() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let word = |generation: &str| format!("{}-{generation}", home.root().display());
+    let count =
+        |generation: &str| Ok::<_, anyhow::Error>(processes_with(&format!("TOOLBOX={}", word(generation)))?.len());
+    let none = async |generation: &'static str| {
+        until("no server is left", || async { Ok((count(generation)? == 0).then_some(())) }).await
+    };
+    let start = || -> anyhow::Result<Terminal> {
+        // The test is the person who starts the program from a shell.
+        #[allow(clippy::disallowed_methods)]
+        let mut command = std::process::Command::new(program("vancetope")?);
+        command.args(["--brain", "http://127.0.0.1:1"]).current_dir(home.project());
+        command.env_remove("VANCE_TOKEN").env("VANCE_HOME", home.path()).env("TERM", "xterm").env("NO_COLOR", "1");
+        Ok(Terminal::start(command))
+    };
+    let all = "loaded 50 pack(s) \u{2192} 1000 tool(s); 0 skipped, 0 failed";
+    toolbox(&home, &word("first"))?;
+    let mut terminal = start()?;
+    terminal.shows(all);
+    assert!(count("first")? >= TOOLBOX.0);
+    toolbox(&home, &word("second"))?;
+    terminal.types("/tools reload\r");
+    terminal.until("both loads", |_| terminal_said(&terminal, all) == 2);
+    none("first").await?;
+    assert!(count("second")? >= TOOLBOX.0);
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+    assert_eq!(count("second")?, 0, "the end waits for them");
+
+    toolbox(&home, &word("third"))?;
+    let terminal = start()?;
+    terminal.shows(all);
+    assert!(count("third")? >= TOOLBOX.0);
+    terminal.signal(nix::sys::signal::Signal::SIGKILL);
+    none("third").await
+}
+
+fn terminal_said(terminal: &Terminal, text: &str) -> usize {
+    terminal.raw().matches(text).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,9 +8,10 @@
 //! ```
 
 use std::collections::HashSet;
-use std::io::IsTerminal as _;
-use std::os::fd::AsFd as _;
+use std::io::{IsTerminal as _, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -83,17 +84,24 @@ pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, F
     }
     let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(none)?;
-    let terminal = Terminal::new(input, Box::new(std::io::stderr()), context.interrupts.pressed(), PATIENCE);
-    Ok(Some(Arc::new(AtTerminal(Arc::new(Desk {
-        person: Mutex::new(Person::Idle(terminal)),
-        stage: stage.clone(),
-        home: context.home()?,
-    })))))
+    let terminal = terminal_of(input, Box::new(std::io::stderr()), context.interrupts.pressed());
+    Ok(Some(Arc::new(AtTerminal::new(terminal, stage.clone(), context.home()?))))
+}
+
+/// A terminal whose silence is a no after [`PATIENCE`].
+fn terminal_of(input: OwnedFd, output: Box<dyn Write + Send>, pressed: Arc<AtomicU64>) -> Terminal {
+    Terminal::new(input, output, pressed, PATIENCE)
 }
 
 /// One terminal for all who ask; clones are the same one.
 #[derive(Clone)]
 struct AtTerminal(Arc<Desk>);
+
+impl AtTerminal {
+    fn new(terminal: Terminal, stage: Stage, home: PathBuf) -> Self {
+        Self(Arc::new(Desk { person: Mutex::new(Person::Idle(terminal)), stage, home }))
+    }
+}
 
 struct Desk {
     // Two calls may ask at once; the first one starts the thread.
@@ -301,7 +309,7 @@ impl Clerk {
             (Heard::Line(_), None) | (Heard::TooLong, _) => {
                 Some(format!("that is not one of {}: no", prompt::numbers(question)))
             }
-            (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", PATIENCE.as_secs())),
+            (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", self.terminal.patience().as_secs())),
             (Heard::End, _) => Some("\nend of input: no".to_owned()),
             (Heard::Interrupted, _) => Some("\ninterrupted: no".to_owned()),
             (Heard::TakenBack, _) => Some("\nthe call has ended without an answer".to_owned()),
@@ -349,12 +357,8 @@ mod tests {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let (output, pressed) = (File::from(slave.try_clone().unwrap()), Arc::new(AtomicU64::new(0)));
         let terminal = Terminal::new(slave, Box::new(output), Arc::clone(&pressed), patience);
-        let desk = Desk {
-            person: Mutex::new(Person::Idle(terminal)),
-            stage: Stage::hidden(),
-            home: PathBuf::from("/nowhere"),
-        };
-        Table { at: AtTerminal(Arc::new(desk)), screen: File::from(master), pressed }
+        let at = AtTerminal::new(terminal, Stage::hidden(), PathBuf::from("/nowhere"));
+        Table { at, screen: File::from(master), pressed }
     }
 
     impl Table {
@@ -370,6 +374,13 @@ mod tests {
                 seen.push(byte[0]);
             }
         }
+    }
+
+    #[test]
+    fn silence_at_the_programs_own_terminal_is_a_no_after_25_seconds() {
+        let OpenptyResult { master: _master, slave } = openpty(None, None).unwrap();
+        let output = Box::new(File::from(slave.try_clone().unwrap()));
+        assert_eq!(terminal_of(slave, output, Arc::default()).patience(), Duration::from_secs(25));
     }
 
     #[tokio::test]

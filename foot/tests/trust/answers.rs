@@ -123,3 +123,19 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
     assert!(warned.is_some());
     assert!(!desk.has("started"));
 }
+
+#[test]
+#[ignore = "waits for 25 s"]
+fn a_question_that_nobody_answers_is_a_no_after_25_seconds() {
+    let desk = Desk::new();
+    desk.pack("chrome", &stdio(&[&desk.server("started")]));
+    let seat = desk.seat(LIST);
+    seat.asked(1);
+    let begun = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    assert!(!seat.text().contains("no answer"), "{}", seat.text());
+    let ended = seat.leaves();
+    let waited = begun.elapsed().as_secs_f64();
+    assert!((24.0..35.0).contains(&waited), "{waited} s: {}", ended.text);
+    assert!(ended.text.contains("no answer within 25 s: no") && !desk.has("started"), "{}", ended.text);
+}
