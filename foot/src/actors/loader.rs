@@ -341,6 +341,12 @@ impl Handler<ToLoader> for Loader {
             ToLoader::Stop { pack, tell } => {
                 let replacement = self.ending.get_mut(pack.as_str()).and_then(Option::take);
                 let was_there = replacement.is_some() || self.packs.contains_key(pack.as_str());
+                if was_there {
+                    // Loud enough for a prompt: its tools are gone, and the person there may not be the one who took them away.
+                    tracing::warn!(
+                        "pack '{pack}' is stopped, for consent to it was taken back (`vancetope trust`); /tools reload asks again"
+                    );
+                }
                 self.end(pack.as_str(), None);
                 tell.send(was_there).unwrap_or_else(|_| tracing::debug!("nobody waits for the end of pack '{pack}'"));
             }
