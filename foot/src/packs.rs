@@ -16,8 +16,8 @@ use crate::paths::{Paths, shown};
 use crate::trust::{is_of_a_project, is_own_home};
 
 mod folder;
-pub(crate) use folder::text;
-use folder::{Folder, Unread};
+use folder::Unread;
+pub(crate) use folder::{Folder, Read, text};
 
 /// The selection, in the home and in a project's `.vancetope`.
 const CONFIG: &str = "config.yaml";
@@ -87,6 +87,12 @@ pub(crate) fn watched(paths: &Paths, local: bool) -> Vec<PathBuf> {
     files.push(paths.home.join(CONFIG));
     files.extend(project.map(|_| project_config(paths)));
     files
+}
+
+/// The folders that count, the user's own first.
+pub(crate) fn folders(paths: &Paths, local: bool) -> Vec<Folder> {
+    let Levels { own, project } = Levels::of(paths, local);
+    std::iter::once(own).chain(project).collect()
 }
 
 /// The folders that count.

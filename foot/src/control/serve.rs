@@ -103,10 +103,9 @@ async fn accept(listener: UnixListener, key: String, does: Rc<impl AsyncFn(Reque
                 silent.retain(|one| !one.is_closed());
                 if silent.len() >= MAX_SILENT
                     && let Some(longest) = silent.pop_front()
+                    && longest.send(()).is_err()
                 {
-                    if longest.send(()).is_err() {
-                        tracing::trace!("it has spoken meanwhile");
-                    }
+                    tracing::trace!("it has spoken meanwhile");
                 }
                 let (tell, told) = oneshot::channel();
                 silent.push_back(tell);

@@ -16,11 +16,8 @@ pub(super) fn add(context: &mut Context, args: &AddArgs) -> Result<u8, Failure> 
         return Err(Failure::Usage(form(args)));
     }
     let paths = paths(context)?;
-    let (dir, origin) = match args.project {
-        true => (&paths.project_packs, Origin::Project),
-        false => (&paths.global_packs, Origin::Global),
-    };
-    let place = place(dir, origin, &args.pack)?;
+    let origin = if args.project { Origin::Project } else { Origin::Global };
+    let place = place(&paths, origin, &args.pack);
     let file = shown(&place.path);
     let in_the_way = match &place.now {
         Now::Free => None,

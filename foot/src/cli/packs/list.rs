@@ -68,7 +68,7 @@ impl State {
 /// Lists.
 pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
     let paths = paths(context)?;
-    let files = both(&paths, !context.general.no_local)?;
+    let files = both(&paths, !context.general.no_local);
     let tool_packs = selection(&context.home()?, &paths, !context.general.no_local);
     let rows = rows(&files, &tool_packs, &Trust::new(&paths.home, &paths.project));
     let notes = notes(&paths, !context.general.no_local);
