@@ -34,18 +34,22 @@ pub(super) fn of(fence: &Fence, policy: &Policy, roots: &[std::path::PathBuf]) -
 /// open, and holds no secret; file tools still refuse it.
 fn left_open(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
     let projects = places.working_dir.join(".vancetope");
+    // As the kernel sees them: the temporary folder may be a link.
+    let real = |paths: &[PathBuf]| paths.iter().filter_map(|path| path.canonicalize().ok()).collect::<Vec<_>>();
+    let seen = Sandbox { read: real(&sandbox.read), write: real(&sandbox.write) };
     let mut folders: Vec<PathBuf> = places.floor_folders();
     folders.sort();
     folders.dedup();
     let is_home = |folder: &PathBuf| {
         *folder == places.home || places.user_home.as_ref().is_some_and(|user| *folder == user.join(".vancetope"))
     };
-    folders.retain(|folder| sandbox.opens(folder) && (*folder != projects || is_home(folder)));
+    folders.retain(|folder| (sandbox.opens(folder) || seen.opens(folder)) && (*folder != projects || is_home(folder)));
     folders
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -68,5 +72,12 @@ mod tests {
         let all = [".aws", ".gnupg", ".ssh", ".vancetope"].map(|name| format!("/home/me/{name}"));
         assert_eq!(of("/home/me/.vancetope", "/home/me", "/home/me"), all);
         assert_eq!(of("/tmp/u/.vancetope", "/tmp/u", "/home/me/repo").len(), 4);
+        // By another name of the same folder.
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().canonicalize().unwrap().join("real"), dir.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let places = Places { home: real.join("v"), working_dir: "/repo".into(), ..Places::default() };
+        assert_eq!(left_open(&Sandbox { read: vec![link], write: Vec::new() }, &places), [real.join("v")]);
     }
 }
