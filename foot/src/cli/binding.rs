@@ -1,12 +1,61 @@
 //! The Brain that a project names in its `project.eddie.yaml`: used only after a yes, and never with a token of the user's.
 
 use vance_shared::gate::audit::Event;
-use vance_shared::gate::{Answer, Nobody};
+use vance_shared::gate::{Answer, Binding, Nobody};
 
 use super::args::brain_url;
 use super::context::Context;
 use super::failure::Failure;
-use crate::trust::{Prompt, Reply, Trust, today};
+use crate::trust::{Distrust, Prompt, Reply, Trust, today};
+
+/// What the project names and nobody has said yes to, if this run would ask about it.
+pub(super) struct Waiting {
+    wish: Binding,
+    /// All of the question, the choices last.
+    pub(super) text: String,
+}
+
+impl Waiting {
+    /// The Brain, or whose session, on one line.
+    pub(super) fn reach(&self) -> String {
+        self.wish.reach()
+    }
+}
+
+/// Looks only: nothing is asked, written or reached.
+pub(super) fn waiting(context: &Context, trust: &Trust) -> Option<Waiting> {
+    if context.general.no_local {
+        return None;
+    }
+    let (wish, _) = trust.binding().ok()??;
+    let wish = ours(context, wish).ok()??;
+    let (project, reading) = (trust.project().ok()?, trust.brains().read());
+    let text = wish.question(project, &reading.book);
+    (!wish.is_allowed(project, &reading.book)).then_some(Waiting { wish, text })
+}
+
+/// Takes a line as the answer, as a review does: only what lasts has an effect. False if it was neither a lasting yes nor a no.
+pub(super) fn reviewed(trust: &Trust, Waiting { wish, .. }: &Waiting, line: &str) -> Result<bool, Distrust> {
+    let (Ok(project), answer) = (trust.project(), Answer::of(line)) else { return Ok(false) };
+    match answer {
+        Answer::Always => {
+            if let Some(entry) = wish.entry(&today()) {
+                trust.brains().edit(|book| book.allow(project, &entry))?;
+            }
+            trust.record_binding(Event::AllowedAlways, wish);
+        }
+        Answer::No => trust.record_binding(Event::Refused, wish),
+        Answer::Once => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The wish with its address in its normal form; nothing if it is what this run does anyway.
+fn ours(context: &Context, mut wish: Binding) -> Result<Option<Binding>, String> {
+    let brain = wish.brain.as_deref().map(brain_url).transpose()?;
+    wish.brain = brain.filter(|brain| *brain != context.general.brain).map(|brain| brain.to_string());
+    Ok((wish.brain.is_some() || wish.session.is_some()).then_some(wish))
+}
 
 /// Binds this run to what the project names, if the person wants that. What they have named themselves comes first.
 pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
@@ -16,7 +65,7 @@ pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
     let place = |why: std::io::Error| Failure::Foot(format!("the working directory cannot be told: {why}"));
     let project_dir = std::env::current_dir().map_err(place)?;
     let trust = Trust::new(&context.home()?, &project_dir);
-    let (mut wish, odd) = match trust.binding() {
+    let (wish, odd) = match trust.binding() {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(()),
         Err(why) => {
@@ -25,18 +74,16 @@ pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
         }
     };
     odd.iter().for_each(|odd| tracing::warn!("{odd}"));
-    let brain = match wish.brain.as_deref().map(brain_url).transpose() {
-        Ok(brain) => brain.filter(|brain| *brain != context.general.brain),
+    let file = wish.file.clone();
+    let wish = match ours(context, wish) {
+        Ok(Some(wish)) => wish,
+        Ok(None) => return Ok(()),
         Err(why) => {
-            tracing::warn!("{}: `brain`: {}; the file has no effect", wish.file, vance_shared::show::plain(&why));
+            tracing::warn!("{file}: `brain`: {}; the file has no effect", vance_shared::show::plain(&why));
             return Ok(());
         }
     };
-    wish.brain = brain.as_ref().map(ToString::to_string);
     let Ok(project) = trust.project() else { return Ok(()) };
-    if wish.brain.is_none() && wish.session.is_none() {
-        return Ok(());
-    }
     let reading = trust.brains().read();
     for line in reading.notices.iter().chain(&reading.distrust) {
         tracing::warn!("{line}");
@@ -77,7 +124,7 @@ pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
         }
     }
     context.screen.remark(&format!("vancetope: using {}, as {} says", wish.reach(), wish.file));
-    if let Some(brain) = brain {
+    if let Some(brain) = wish.brain.as_deref().and_then(|brain| brain_url(brain).ok()) {
         // Whatever was given to this program was given for another Brain.
         context.environment.project_brain = Some(brain.clone());
         context.general.brain = brain;

@@ -17,7 +17,7 @@ pub(super) use args::{EXAMPLES, TrustCommand};
 /// Runs the command.
 pub(super) async fn trust(context: &mut Context, command: &TrustCommand) -> Result<u8, Failure> {
     match command {
-        TrustCommand::List => list::list(context),
+        TrustCommand::List => list::list(context).await,
         TrustCommand::Show { pack } => show::show(context, pack),
         TrustCommand::Review => review::review(context).await,
         TrustCommand::Revoke(args) => change::revoke(context, args).await,

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::asking::sit_down;
 use crate::packs::Place;
+use crate::terminal::Terminal;
 
 /// Notes its start in a file, says how far its one tool is, and waits for a file before it ends.
 pub const SERVER: &str = include_str!("slow_server.py");
@@ -34,6 +35,30 @@ fn a_call_starts_the_pack_that_it_needs_and_no_other() {
     assert!(none.exit == 1 && none.err.contains("there is no pack 'three' here"), "{none:?}");
     let near = place.run(&["tools", "call", "one__wrok"]);
     assert!(near.exit == 1 && near.err.contains("did you mean `one__work`?") && !started("two"), "{near:?}");
+}
+
+#[test]
+fn a_pack_that_was_allowed_once_is_listed_as_that_while_it_runs() {
+    let place = place();
+    let pack = place.read("vance/foot-tools/one.json").replace("\"one\"", "\"theirs\"");
+    place.put("project/.vancetope/foot-tools/theirs.json", &pack);
+    let state = || {
+        let list = place.run(&["trust", "list", "--json"]).json();
+        list["packs"][0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "waits");
+    let mut command = place.program(&["--brain", "http://127.0.0.1:1"]);
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let mut terminal = Terminal::start(command);
+    terminal.shows("Load it?");
+    terminal.types("1\n");
+    terminal.shows("loaded 3 pack(s)");
+    assert_eq!(state(), "once");
+    terminal.types("/trust\r");
+    terminal.until("the list", |rows| rows.iter().any(|row| row.contains("theirs") && row.contains("once")));
+    terminal.types("/quit\r");
+    assert_eq!(terminal.leaves().0, 0);
+    assert_eq!(state(), "waits");
 }
 
 #[test]

@@ -81,6 +81,30 @@ fn a_projects_brain_is_reached_only_after_a_yes_and_never_with_the_users_token()
 }
 
 #[test]
+fn a_projects_brain_that_waits_is_listed_and_a_review_asks_about_it() {
+    let desk = Desk::new();
+    let (url, heard) = brain();
+    desk.put("repo/.vancetope/project.eddie.yaml", &format!("brain: {url}\n"));
+    let row = || {
+        let list = desk.json(&["trust", "list"]);
+        let row = list["packs"].as_array().unwrap().iter().find(|row| row["pack"] == "(brain)").cloned();
+        row.map(|row| (row["state"].as_str().unwrap().to_owned(), row["reach"].as_str().unwrap().to_owned()))
+    };
+    let waits = Some(("waits".to_owned(), format!("{url}/")));
+    assert_eq!(row(), waits);
+    for keys in ["1\n", "3\n"] {
+        let ended = desk.seat(&["trust", "review"]).answers(keys);
+        assert!(ended.exit == 0 && ended.text.contains(&format!("wants to reach: {url}/\n")), "{}", ended.text);
+        assert_eq!(row(), waits, "{keys:?}");
+    }
+    let ended = desk.seat(&["trust", "review"]).answers("2\n");
+    assert_eq!(ended.exit, 0, "{}", ended.text);
+    assert_eq!(row(), Some(("allowed".to_owned(), format!("{url}/"))));
+    assert!(desk.seat(&["trust", "review"]).leaves().text.contains("nothing waits"));
+    assert_eq!(*heard.lock().unwrap(), "", "a review reaches nothing");
+}
+
+#[test]
 fn a_link_in_the_files_place_is_not_followed() {
     let desk = Desk::new();
     let (url, heard) = brain();

@@ -1,11 +1,17 @@
 //! `vancetope trust list`.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use vance_shared::gate::{Verdict, reach};
 
 use super::desk::{Desk, tell};
+use crate::cli::binding;
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
+use crate::control::{Request, every_foot};
+use crate::engine::PackStatus;
 
 /// One line.
 struct Row {
@@ -19,7 +25,7 @@ struct Row {
 }
 
 /// Lists what the store says, and what of this folder it says nothing about.
-pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
+pub(super) async fn list(context: &mut Context) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let reading = desk.trust.store().read();
     tell(context, &reading);
@@ -54,6 +60,16 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
     });
     let mut rows: Vec<Row> = allowed.chain(denied).chain(named).collect();
     rows.extend(waiting(&desk));
+    rows.extend(binding::waiting(context, &desk.trust).map(|waiting| Row {
+        pack: "(brain)".to_owned(),
+        state: "waits",
+        since: None,
+        reach: Some(waiting.reach()),
+        digest: None,
+        project: desk.trust.project().map_or_else(str::to_owned, |project| project.key().to_owned()),
+        reason: None,
+    }));
+    once(&context.home()?.join("state"), &mut rows).await;
     if context.screen.json {
         let rows: Vec<Value> = rows
             .iter()
@@ -80,6 +96,25 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
         context.screen.remark(&format!("{}: {}: {}", row.pack, row.state, dash(&row.reason)));
     }
     Ok(EXIT_OK)
+}
+
+/// What waits and has no entry, but runs in a Foot of this home, was allowed once.
+async fn once(state: &Path, rows: &mut [Row]) {
+    let known: BTreeSet<String> =
+        rows.iter().filter(|row| row.state == "allowed").map(|row| row.pack.clone()).collect();
+    let waits = |row: &Row| row.state == "waits" && row.digest.is_some() && !known.contains(&row.pack);
+    if !rows.iter().any(waits) {
+        return;
+    }
+    let feet = every_foot(state, &Request::Packs).await;
+    let run: Vec<PackStatus> =
+        feet.into_iter().filter_map(|foot| foot.answer.ok()).flat_map(|said| said.packs).collect();
+    for row in rows.iter_mut().filter(|row| waits(row)) {
+        let runs = |pack: &PackStatus| pack.pack == row.pack && pack.project.as_deref() == Some(row.project.as_str());
+        if run.iter().any(runs) {
+            row.state = "once";
+        }
+    }
 }
 
 /// Packs of this folder that would ask, or cannot be asked about.

@@ -8,6 +8,7 @@ use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use super::desk::{Desk, unchanged};
+use crate::cli::binding;
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use crate::trust::{Prompt, Reply, today};
@@ -75,6 +76,18 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
             }
             Reply::Line(_) => {}
             Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(exit),
+        }
+    }
+    if let Some(waiting) = binding::waiting(context, &desk.trust) {
+        asked += 1;
+        let about = "the project's Brain".to_owned();
+        let Reply::Line(line) = person.consent(Prompt { text: waiting.text.clone(), about }).await else {
+            return Ok(exit);
+        };
+        if !binding::reviewed(&desk.trust, &waiting, &line).map_err(unchanged)? {
+            context
+                .screen
+                .remark("vancetope: the project's Brain: a review reaches nothing, so it asks again when it is used");
         }
     }
     if asked == 0 {
