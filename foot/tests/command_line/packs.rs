@@ -93,6 +93,24 @@ fn settings_that_have_no_effect_are_named_with_their_line_by_the_list_and_the_do
     assert_eq!(place.run(&["packs", "list", "--json", "--no-local"]).json()["notes"], json!([]));
 }
 
+#[test]
+fn a_home_in_the_project_is_the_projects_and_said_to_be_no_home() {
+    let place = Place::new();
+    place.put("project/home/foot-tools/a.json", &pack("a", "", r#"["true"]"#));
+    let run = |words: &[&str]| {
+        let mut command = place.program(words);
+        command.env("VANCE_HOME", place.path("project/home"));
+        ended(command, "")
+    };
+    let json = run(&["packs", "list", "--json"]).json();
+    let row = &json["packs"][0];
+    assert_eq!((&row["level"], &row["state"]), (&json!("project"), &json!("needs consent")), "{json}");
+    let why = "lies in a project: its packs ask like those of the project";
+    assert!(json["notes"][0].as_str().unwrap().contains(why), "{json}");
+    let doctor = run(&["doctor", "--brain", "http://127.0.0.1:1"]);
+    assert!(doctor.out.contains(why) && !doctor.out.contains("yours alone"), "{doctor:?}");
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }

@@ -14,7 +14,7 @@ use super::Finding;
 use crate::cli::access::{Access, NoAccess};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::packs::list::notes;
+use crate::cli::packs::list::{foreign_home, notes};
 use crate::cli::packs::shelf;
 use crate::packs::Folder;
 use crate::paths::shown;
@@ -54,6 +54,9 @@ pub(super) fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
         }
         for file in Folder::own(&paths.global_packs, Origin::Global).names() {
             findings.extend(modes(&file, Rule::Shielded));
+        }
+        if let Some((what, fix)) = foreign_home(&paths) {
+            findings.push(Finding::fix("home", what, fix));
         }
         if findings.len() == before {
             findings.push(Finding::ok("home", format!("{}: yours alone", shown(&home))));

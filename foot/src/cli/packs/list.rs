@@ -19,7 +19,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
 use crate::cli::permissions;
 use crate::paths::{Paths, shown};
-use crate::trust::Trust;
+use crate::trust::{Trust, is_own_home};
 
 /// Name of the file with the selection, in the home and in a project's `.vancetope`.
 const CONFIG: &str = "config.yaml";
@@ -71,7 +71,8 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
     let files = both(&paths, !context.general.no_local);
     let tool_packs = selection(&context.home()?, &paths, !context.general.no_local);
     let rows = rows(&files, &tool_packs, &Trust::new(&paths.home, &paths.project));
-    let notes = notes(&paths, !context.general.no_local);
+    let mut notes = notes(&paths, !context.general.no_local);
+    notes.extend(foreign_home(&paths).map(|(what, fix)| format!("{what}; {fix}")));
     let screen = &mut context.screen;
     if screen.json {
         let packs: Vec<Value> = rows
@@ -108,9 +109,19 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
         }
     }
     for note in &notes {
-        screen.remark(&format!("no effect: {}", plain(note)));
+        screen.remark(&format!("note: {}", plain(note)));
     }
     Ok(EXIT_OK)
+}
+
+/// A home that came with a project, and what to do about it.
+pub(in crate::cli) fn foreign_home(paths: &Paths) -> Option<(String, &'static str)> {
+    let foreign = paths.home.exists() && !is_own_home(&paths.home, &paths.project);
+    let home = shown(&paths.home);
+    foreign.then(|| {
+        let what = format!("the home {home} lies in a project: its packs ask like those of the project, and what it allows does not count");
+        (what, "set VANCE_HOME to a folder of your own outside of it")
+    })
 }
 
 /// What of this folder's settings has no effect, each with its file and line and what to do.
