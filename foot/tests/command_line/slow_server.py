@@ -12,9 +12,14 @@ for line in sys.stdin:
         send(id=id, result={"tools": [{"name": "work", "description": os.environ.get("SAYS", "works"), "inputSchema": {"type": "object"}}]})
     elif method == "tools/call":
         token = m["params"].get("_meta", {}).get("progressToken")
-        if token is not None:
-            send(method="notifications/progress", params={"progressToken": token, "progress": 2, "total": 5, "message": "reading\x1b[2J"})
-        while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+        far, looks = 2.0, 0
+        while not os.path.exists(sys.argv[2]):
+            # Again and again: whoever follows later hears it, too.
+            if token is not None and looks % 30 == 0:
+                far += 0.0001
+                send(method="notifications/progress", params={"progressToken": token, "progress": far, "total": 5, "message": "reading\x1b[2J"})
+            looks += 1
+            time.sleep(0.01)
         send(id=id, result={"content": [{"type": "text", "text": "worked"}]})
     elif id is not None:
         send(id=id, error={"code": -32601, "message": "Method not found"})
