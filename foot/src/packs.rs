@@ -13,7 +13,7 @@ use vance_shared::launch::Origin;
 use vance_shared::pack::MAX_FILE_BYTES;
 
 use crate::paths::{Paths, shown};
-use crate::trust::{is_of_a_project, is_own_home};
+use crate::trust::{is_of_a_clone, is_own_home, may_be_a_projects};
 
 mod folder;
 use folder::Unread;
@@ -75,7 +75,7 @@ pub fn read(paths: &Paths, local: bool) -> Packs {
         problems: all(levels.problems, problems),
         warnings: all(levels.warnings, warnings),
         unselected: selected.warnings,
-        notices: levels.notices,
+        notices: levels.notices.into_iter().chain(odd_home(paths, own.origin)).collect(),
     }
 }
 
@@ -87,6 +87,13 @@ pub(crate) fn watched(paths: &Paths, local: bool) -> Vec<PathBuf> {
     files.push(paths.home.join(CONFIG));
     files.extend(project.map(|_| project_config(paths)));
     files
+}
+
+/// What only a person can tell of their home.
+fn odd_home(paths: &Paths, origin: Origin) -> Option<String> {
+    let is_odd = origin == Origin::Global && may_be_a_projects(&paths.home, &paths.project);
+    let home = shown(&paths.home);
+    is_odd.then(|| format!("VANCE_HOME is {home}, in a folder around the working directory: packs in it are taken for yours and do not ask; if it came with a project, set VANCE_HOME to a folder of your own"))
 }
 
 /// The folders that count, the user's own first.
@@ -111,7 +118,7 @@ impl Levels {
         let in_home = own.as_ref().zip(real(&paths.home)).is_some_and(|(own, home)| own.starts_with(home));
         let is_own = match in_home {
             true => is_own_home(&paths.home, &paths.project),
-            false => !in_project && !is_of_a_project(&paths.global_packs, &paths.project),
+            false => !in_project && !is_of_a_clone(&paths.global_packs),
         };
         let origin = if is_own { Origin::Global } else { Origin::Project };
         let is_same = own.is_some() && own == theirs;

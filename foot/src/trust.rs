@@ -96,36 +96,44 @@ pub struct Trust {
     pins: PinStore,
 }
 
-/// Whether a home is its user's own. One that lies in the working directory came with it, and a `.vancetope` that is a project's came with that
-/// project, unless it is where a home belongs anyway: who works in their own home directory has not cloned that.
+/// Whether a home is its user's own. One that lies in the working directory came with it, and a `.vancetope` of a clone came with that, unless it
+/// is where a home belongs anyway: who works in their own home directory has not cloned that.
 pub fn is_own_home(home: &Path, project_dir: &Path) -> bool {
     let (home, project_dir) = (real(home), real(project_dir));
-    let usual = users_home().is_some_and(|user| real(&user.join(".vancetope")) == home);
-    usual || !(home.starts_with(&project_dir) || is_of_a_project(&home, &project_dir))
+    let usual = users_home().is_some_and(|user| user.join(".vancetope") == home);
+    usual || !(home.starts_with(&project_dir) || is_of_a_clone(&home))
 }
 
-/// Whether a folder lies in the `.vancetope` of a project: of a directory that holds the working directory, or that lies in a work tree, and that is not
-/// the user's home directory.
-pub(crate) fn is_of_a_project(folder: &Path, project_dir: &Path) -> bool {
-    let (folder, project_dir) = (real(folder), real(project_dir));
-    let user = users_home().map(|user| real(&user));
-    let vancetopes = folder.ancestors().filter(|folder| folder.file_name().is_some_and(|name| name == ".vancetope"));
-    let mut whose = vancetopes.filter_map(Path::parent).filter(|dir| user.as_deref() != Some(*dir));
-    whose.any(|dir| project_dir.starts_with(dir) || is_in_work_tree(dir))
+/// Whether a folder is, or lies in, a `.vancetope` in a work tree, so that it came with what was cloned. Version control is told by the names that it
+/// leaves; nothing of it is read or started. A work tree that is the user's home directory, or lies around it, holds what is theirs.
+pub(crate) fn is_of_a_clone(folder: &Path) -> bool {
+    let user = users_home();
+    let is_tree = |dir: &Path| [".git", ".hg", ".jj"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
+    let folder = real(folder);
+    let mut whose = vancetopes(&folder);
+    whose.any(|dir| dir.ancestors().take_while(|dir| user.as_deref() != Some(*dir)).any(is_tree))
 }
 
-/// By the names that version control leaves; nothing of it is read or started.
-fn is_in_work_tree(dir: &Path) -> bool {
-    let has = |dir: &Path| [".git", ".hg", ".jj"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
-    dir.ancestors().any(has)
+/// Whether a home is the `.vancetope` of a directory around the working directory, without a work tree: a project that was unpacked looks like that, and so
+/// does a place that somebody made for a service. Only a person can tell.
+pub(crate) fn may_be_a_projects(home: &Path, project_dir: &Path) -> bool {
+    let (home, project_dir, user) = (real(home), real(project_dir), users_home());
+    vancetopes(&home).any(|dir| user.as_deref() != Some(dir) && dir != project_dir && project_dir.starts_with(dir))
+}
+
+/// The directories whose `.vancetope` a folder is or lies in.
+fn vancetopes(folder: &Path) -> impl Iterator<Item = &Path> {
+    let all = folder.ancestors().filter(|folder| folder.file_name().is_some_and(|name| name == ".vancetope"));
+    all.filter_map(Path::parent)
 }
 
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
+/// Links resolved.
 fn users_home() -> Option<PathBuf> {
-    std::env::home_dir().filter(|user| user.is_absolute())
+    std::env::home_dir().filter(|user| user.is_absolute()).map(|user| real(&user))
 }
 
 impl Trust {

@@ -151,15 +151,19 @@ fn a_folder_that_is_both_counts_once_and_a_home_in_the_project_is_no_home() {
     let paths = Paths::new(&world.paths.home, &world.paths.project, Some(&world.paths.project_packs));
     let packs = read(&paths, true);
     assert_eq!((packs.wanted.len(), packs.wanted[0].plan.origin), (1, Origin::Project));
-    // From further down: neither a home nor a folder of one's own.
+    // From further down, neither a home nor a folder of one's own if it is a clone's; otherwise it is said.
     let below = world.paths.project.join("below");
     std::fs::create_dir(&below).unwrap();
     let vancetope = world.paths.project.join(".vancetope");
-    for paths in
-        [Paths::new(&vancetope, &below, None), Paths::new(&world.paths.home, &below, Some(&world.paths.project_packs))]
-    {
+    let around =
+        [Paths::new(&vancetope, &below, None), Paths::new(&world.paths.home, &below, Some(&world.paths.project_packs))];
+    let packs = read(&around[0], true);
+    assert_eq!((packs.wanted[0].plan.origin, packs.notices.len()), (Origin::Global, 1));
+    std::fs::create_dir(world.paths.project.join(".git")).unwrap();
+    for paths in around {
         let packs = read(&paths, true);
         assert_eq!((packs.wanted.len(), packs.wanted[0].plan.origin), (1, Origin::Project));
+        assert!(packs.notices.is_empty());
     }
 }
 

@@ -152,23 +152,26 @@ fn whose_a_home_is() {
     {
         assert_eq!(is_own_home(&dir.path().join(home), &repo), want, "{home}");
     }
-    // A project's `.vancetope` is its project's, also from a folder further down, and in a work tree wherever one is.
-    for folder in ["repo/sub", "repo/.vancetope/x", "tree/.git", "tree/a/.vancetope", "plain/.vancetope"] {
+    // The `.vancetope` of a clone came with it, also for a folder further down and for one elsewhere.
+    for folder in ["tree/.git", "tree/sub", "tree/a/.vancetope/x", "plain/.vancetope", "plain/sub"] {
         std::fs::create_dir_all(dir.path().join(folder)).unwrap();
     }
-    symlink(repo.join(".vancetope"), dir.path().join("linked")).unwrap();
-    for (home, here, want) in [
-        ("repo/.vancetope", "repo/sub", false),
-        ("repo/.vancetope/x", "repo/sub", false),
-        ("linked", "repo/sub", false),
-        ("repo/.vancetope", "plain", true),
-        ("tree/a/.vancetope", "plain", false),
-        ("tree/home", "plain", true),
-        ("plain/.vancetope", "repo/sub", true),
-        ("plain/.vancetope", "plain", false),
+    symlink(dir.path().join("tree/a/.vancetope"), dir.path().join("linked")).unwrap();
+    for (home, here, want, odd) in [
+        ("tree/.vancetope", "tree/sub", false, true),
+        ("tree/a/.vancetope", "tree/sub", false, false),
+        ("tree/a/.vancetope/x", "plain", false, false),
+        ("linked", "plain", false, false),
+        ("tree/home", "plain", true, false),
+        ("plain/.vancetope", "plain", false, false),
+        // Unpacked, or made for a service.
+        ("plain/.vancetope", "plain/sub", true, true),
+        ("plain/.vancetope", "repo", true, false),
     ] {
+        std::fs::create_dir_all(dir.path().join(home)).unwrap();
         let (home, here) = (dir.path().join(home), dir.path().join(here));
-        assert_eq!(is_own_home(&home, &here), want, "{} in {}", home.display(), here.display());
+        let got = (is_own_home(&home, &here), may_be_a_projects(&home, &here));
+        assert_eq!(got, (want, odd), "{} in {}", home.display(), here.display());
     }
     let user = std::env::home_dir().unwrap();
     assert!(is_own_home(&user.join(".vancetope"), &user.join("code")));

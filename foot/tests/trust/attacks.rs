@@ -58,8 +58,9 @@ fn a_store_that_came_with_the_repository_vouches_for_nothing() {
         let ended = Seat::take(home_inside(home)).answers("3\n");
         assert!(ended.text.contains("Load it?") && !desk.has("marker"), "{home}: {}", ended.text);
     }
-    // The same from a folder further down: it is the repository's `.vancetope`, not a home.
+    // The same from a folder further down: it is the clone's `.vancetope`, not a home.
     desk.put("repo/sub/x", "");
+    desk.put("repo/.git/HEAD", "");
     let below = vouches.replace(&desk.text("repo"), &desk.text("repo/sub"));
     desk.put("repo/.vancetope/trusted-packs.yaml", &below);
     let mut command = home_inside(".vancetope");

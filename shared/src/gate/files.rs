@@ -15,6 +15,8 @@ pub const MAX_HASHED_BYTES: u64 = 64 * 1024 * 1024;
 const IMPLIED: [&str; 8] =
     [".js", ".cjs", ".mjs", ".json", "/package.json", "/index.js", "/__main__.py", "/__init__.py"];
 
+/// Folders that a shell line goes to, and whose files are looked for: a line with more is nothing that a person reads.
+const MAX_FOLDERS: usize = 8;
 /// Variables of a shell line whose value is known: ours in the environment of each child, and the directory that it starts in.
 pub(super) const PLACES: [&str; 4] = ["${VANCE_PROJECT_DIR}", "$VANCE_PROJECT_DIR", "${PWD}", "$PWD"];
 /// Where a module of Python may lie, behind its name.
@@ -115,11 +117,16 @@ fn words(word: &str, add: &mut impl FnMut(&str)) {
     if word.contains(between) {
         // Between quotes a path may have blanks.
         let quoted = word.split(['\'', '"']).filter(|part| *part != word);
-        for part in word.split(between).chain(quoted).filter(|part| !part.is_empty()) {
+        let parts: Vec<&str> = word.split(between).chain(quoted).filter(|part| !part.is_empty()).collect();
+        // Where a shell line goes, its other words may lie.
+        let folders = parts.windows(2).filter(|pair| pair[0] == "cd").map(|pair| pair[1]);
+        let folders: Vec<&str> = folders.take(MAX_FOLDERS).collect();
+        for part in &parts {
             add(part);
             if let Some((_, value)) = part.split_once('=') {
                 add(value);
             }
+            folders.iter().for_each(|folder| add(&format!("{folder}/{part}")));
         }
     }
 }

@@ -17,7 +17,7 @@ fn local_files_that_a_command_names_are_found() {
         ),
         (
             r#""command": ["sh", "-c", "cd tools && PYTHONPATH=lib exec ./run.sh"], "cwd": ".""#,
-            vec!["run.sh", "tools/__init__.py", "lib"],
+            vec!["run.sh", "tools/run.sh", "tools/__init__.py", "lib"],
         ),
         (r#""command": ["python3", "-m", "pkg.server"], "cwd": ".""#, vec!["pkg/server.py", "pkg/server/__main__.py"]),
         (r#""command": ["python3", "-m", "server"], "cwd": ".""#, vec!["server.py", "server/__main__.py"]),
