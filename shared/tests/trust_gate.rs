@@ -289,6 +289,28 @@ proptest! {
     }
 
     #[test]
+    fn a_log_that_can_be_read_still_can_after_the_next_line_whatever_a_crash_left(text in nearly(), lines in 0..3, cut in 0..400usize) {
+        let line = |pack: &str| audit::Line {
+            at: String::new(), event: audit::Event::Denied, project: None, pack: Some(pack.to_owned()), reach: None, digest: None, reason: None,
+        };
+        let mut log = String::new();
+        for n in 0..lines {
+            log.push_str(&audit::append(&log, None, line(&n.to_string())).unwrap());
+        }
+        let next = audit::append(&log, None, line(&text)).unwrap();
+        let torn = String::from_utf8_lossy(&next.as_bytes()[..cut.min(next.len())]);
+        for tail in [text.as_str(), &torn] {
+            let log = format!("{log}{tail}");
+            let next = audit::append(&log, None, line("next")).unwrap();
+            prop_assert!(next.ends_with('\n'));
+            if audit::read(&log).is_ok() {
+                let after = audit::read(&format!("{log}{next}"));
+                prop_assert!(after.as_ref().is_ok_and(|lines| lines.last() == Some(&line("next"))), "{after:?}: {log}{next}");
+            }
+        }
+    }
+
+    #[test]
     fn file_candidates_are_bounded_and_absolute(words in argv()) {
         let project = Project::new(std::path::Path::new("/p")).unwrap();
         for path in files(&of_argv(&words), &project) {
