@@ -3,7 +3,7 @@
 
 use vance_tests::api::Api;
 use vance_tests::home::Home;
-use vance_tests::process::{Brain, processes_with, program, run};
+use vance_tests::process::{Brain, Process, processes_with, program, run};
 use vance_tests::wait::until;
 
 // One terminal for all who sit at one; what it shows is read with vt100.
@@ -133,6 +133,16 @@ async fn what_is_followed_stays_with_the_brain_and_another_session_is_another_fo
     assert_eq!(terminal.leaves().0, 0);
     let (_, tasks) = api.get("/api/v1/tasks?state=blocked").await?;
     assert_eq!(tasks["tasks"].as_array().map(Vec::len), Some(1), "{tasks}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foot_without_a_token_says_that_none_was_sent_and_how_to_get_one() -> anyhow::Result<()> {
+    let (home, elsewhere) = (Home::new()?, Home::new()?);
+    let brain = Brain::start(&home).await?;
+    let foot = Process::start("vancetope", &elsewhere, &["--no-ui", "--brain", &brain.url])?;
+    let log = until("the reason", || async { Ok(Some(foot.log()).filter(|log| log.contains("VANCE_TOKEN"))) }).await?;
+    assert!(log.contains("none was sent") && log.contains("vancetope login"), "{log}");
     Ok(())
 }
 
