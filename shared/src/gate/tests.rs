@@ -349,7 +349,9 @@ fn approval_without_a_terminal_takes_the_full_digest() {
     let gate = Gate::new();
     let ask = || gate.ask(&stdio("chrome", NPX), &[]);
     let digest = ask().digest();
-    assert!(ask().reason(Unasked::Nobody(Nobody::NO_TERMINAL), "/h/foot-tools").contains(&format!("--digest {digest}`")));
+    assert!(
+        ask().reason(Unasked::Nobody(Nobody::NO_TERMINAL), "/h/foot-tools").contains(&format!("--digest {digest}`"))
+    );
     assert!(ask().approved(digest, "2026-03-01").is_ok());
     assert!(ask().approved(Digest::of(b""), "2026-03-01").is_err());
     assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));
