@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+pub mod rest;
+
 pub use crate::gate::{NeedsConsent, TrustedLaunch};
 use crate::names::PackName;
 use crate::tool::Replay;

@@ -2,6 +2,7 @@
 //!
 //! [`server()`] gives a handle to call with and a supervisor to start; [`guard`] is also what every other child of the product starts under.
 
+mod addresses;
 pub mod auth;
 mod budget;
 mod call;

@@ -92,7 +92,7 @@ fn launch(context: &Context, name: &PackName) -> Result<TrustedLaunch, Failure> 
 fn plan(file: &PackFile) -> Option<LaunchPlan> {
     match file.parsed()?.pack.filter(|pack| pack.enabled)?.body {
         PackBody::Mcp(plan) => Some(plan),
-        PackBody::RestApi | PackBody::Nothing => None,
+        PackBody::RestApi(_) | PackBody::Nothing => None,
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn check(context: &mut Context, args: &CheckArgs) -> Result<u8, Failu
                 warnings.push(Problem::new(&file, 1, "the pack is disabled, and its parameters are not complete"));
             }
             Some(PackBody::Mcp(plan)) if args.dry_run => plans.push((file, plan)),
-            Some(PackBody::Mcp(_) | PackBody::RestApi) | None => {}
+            Some(PackBody::Mcp(_) | PackBody::RestApi(_)) | None => {}
         }
         problems.extend(parsed.problems);
         warnings.extend(parsed.warnings);

@@ -69,7 +69,7 @@ pub(super) fn diff(context: &mut Context, only: Option<&PackName>) -> Result<u8,
 fn plan(pack: Pack) -> Option<vance_shared::launch::LaunchPlan> {
     match pack.body {
         PackBody::Mcp(plan) => Some(plan),
-        PackBody::RestApi | PackBody::Nothing => None,
+        PackBody::RestApi(_) | PackBody::Nothing => None,
     }
 }
 

@@ -122,7 +122,7 @@ fn rows(files: &[PackFile], tool_packs: &ToolPacks, trust: &Trust) -> Vec<Row> {
         levels.packs.iter().map(|layered| (layered.found.pack.name.to_string(), layered)).collect();
     let plan = |found: Option<&Found>| match found.map(|found| &found.pack.body) {
         Some(PackBody::Mcp(plan)) => Some(plan.clone()),
-        Some(PackBody::RestApi | PackBody::Nothing) | None => None,
+        Some(PackBody::RestApi(_) | PackBody::Nothing) | None => None,
     };
     let verdict = |layered: Option<&&Layered>| {
         let layered = layered?;
@@ -166,7 +166,7 @@ fn rows(files: &[PackFile], tool_packs: &ToolPacks, trust: &Trust) -> Vec<Row> {
             kind: kind(pack.as_ref()),
             reach: pack.as_ref().and_then(|pack| match &pack.body {
                 PackBody::Mcp(plan) => Some(reach(plan)),
-                PackBody::RestApi | PackBody::Nothing => None,
+                PackBody::RestApi(_) | PackBody::Nothing => None,
             }),
             name,
             file: shown,
@@ -195,7 +195,7 @@ fn selection(home: &Path, paths: &Paths, local: bool) -> ToolPacks {
 fn kind(pack: Option<&Pack>) -> &'static str {
     match pack.map(|pack| &pack.body) {
         Some(PackBody::Mcp(_)) => "mcp_server",
-        Some(PackBody::RestApi) => "rest_api",
+        Some(PackBody::RestApi(_)) => "rest_api",
         Some(PackBody::Nothing) | None => "-",
     }
 }

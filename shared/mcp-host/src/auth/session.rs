@@ -19,7 +19,7 @@ use serde::Deserialize;
 use vance_shared::launch::{Auth, Grant, LaunchPlan, OAuth, Tls, Transport};
 use vance_shared::names::PackName;
 
-use super::addresses::Addresses;
+use crate::addresses::Addresses;
 use super::callback::Callback;
 use super::store::{Kept, now_s};
 use super::wire::{Wire, is_safe};
