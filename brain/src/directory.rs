@@ -195,6 +195,11 @@ impl Directory {
         self.sessions.iter().map(|s| s.clone()).collect()
     }
 
+    /// Who made a session that is loaded.
+    pub fn owner_of(&self, session_id: &SessionId) -> Option<String> {
+        self.sessions.get(session_id).map(|session| session.owner.clone())
+    }
+
     /// The session to which a client is attached.
     pub fn session_of(&self, client_id: &ClientId) -> Option<SessionId> {
         self.clients.get(client_id).map(|s| s.clone())

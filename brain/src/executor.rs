@@ -6,7 +6,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use vance_mcp_host::{CallRequest, HostState, McpHandle};
+use vance_mcp_host::{CallRequest, HostState, McpHandle, ProgressSink};
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TASK_ID, TOOL};
 use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
@@ -25,7 +25,7 @@ const START_POLL: Duration = Duration::from_millis(50);
 const MAX_RUNNING: usize = 1_024;
 
 /// One call for the server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServerCall {
     /// Idempotency key.
     pub call_id: CallId,
@@ -41,6 +41,8 @@ pub struct ServerCall {
     pub trace: TraceContext,
     /// The task that calls.
     pub task_id: Option<TaskId>,
+    /// Hears how far it is.
+    pub progress: Option<ProgressSink>,
 }
 
 /// Cheap to clone. The maps are shared because calls run on the I/O runtime and cancels come from actors.
@@ -150,7 +152,7 @@ async fn in_pack(handle: McpHandle, call: ServerCall, cancel: CancellationToken)
         }
     }
     let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
-    let ServerCall { call_id, tool, arguments, trace, .. } = call;
+    let ServerCall { call_id, tool, arguments, trace, progress, .. } = call;
     let cap = timeout.saturating_mul(PROGRESS_CAP);
-    handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress: None }).await
+    handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await
 }

@@ -16,6 +16,9 @@ use vance_shared::doc::Problem;
 use vance_shared::launch::Origin;
 use vance_shared::pack::{self, Pack, parse_pack};
 
+mod address;
+pub use address::Address;
+
 /// `brain.yaml` and engines: settings, not data.
 const MAX_SETTINGS_BYTES: usize = 256 * 1024;
 /// `tools.yaml`: five thousand tools with a description each.
@@ -78,6 +81,11 @@ impl Home {
     /// The local token.
     pub fn token(&self) -> PathBuf {
         self.brain().join("local.token")
+    }
+
+    /// Where it listens, while it runs.
+    pub fn address(&self) -> PathBuf {
+        self.brain().join("address")
     }
 
     /// `brain.yaml`.

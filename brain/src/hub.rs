@@ -13,6 +13,7 @@ use crate::actors::registry::RegistryActor;
 use crate::actors::scheduler::Scheduler;
 use crate::directory::Directory;
 use crate::executor::Executor;
+use crate::progress::Progresses;
 use crate::store::Store;
 
 /// A running Brain's handles.
@@ -29,6 +30,8 @@ pub struct Hub {
     pub tasks: SupervisorRef,
     /// Sessions by id.
     pub directory: Directory,
+    /// How far calls are, for whoever follows.
+    pub progress: Progresses,
     /// Runs server tools.
     pub executor: Executor,
     /// `brain.yaml`.

@@ -13,6 +13,7 @@ pub mod hub;
 pub mod link;
 pub mod metrics;
 pub mod outbox;
+pub mod progress;
 pub mod recovery;
 pub mod rows;
 pub mod serve;

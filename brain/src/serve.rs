@@ -39,10 +39,11 @@ use crate::actors::store_gate::{Close, StoreGate};
 use crate::builtin::{BuiltinConfig, Builtins};
 use crate::directory::Directory;
 use crate::executor::Executor;
-use crate::home::{self, Home, Loaded};
+use crate::home::{self, Address, Home, Loaded};
 use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Hub};
 use crate::metrics::Metrics;
+use crate::progress::Progresses;
 use crate::store::{OpenError, Store, WriterSeat};
 use crate::tokens::{Principals, TokenError, local_token};
 
@@ -162,6 +163,10 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         metrics,
     };
     let web = vance_supervise::near(http::run(setup, listener, shutdown.clone()));
+    // Before anybody hears that it is ready. Without it a Foot of this home has to be told the address.
+    let path = options.home.address();
+    let address = Address::write(&path, bound)
+        .inspect_err(|error| tracing::warn!("{}: {error}; a Foot needs --brain to find this Brain", path.display()));
     println_ready(bound)?;
     tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");
 
@@ -172,6 +177,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         }
         reason = root.ended() => Some(reason),
     };
+    drop(address);
     shutdown.cancel();
     drain(&brain).await;
     root.shutdown().await;
@@ -273,6 +279,7 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         scheduler: ActorRef::new("scheduler"),
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
+        progress: Progresses::default(),
         executor: Executor::new(builtins),
         config,
         started: Instant::now(),

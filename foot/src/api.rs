@@ -288,7 +288,10 @@ impl Brain {
             return Ok(response);
         }
         let body = self.body(response).await.unwrap_or_default();
-        Err(ApiError::refused(status.as_u16(), &body))
+        Err(match (status.as_u16(), &self.token) {
+            (401, None) => ApiError::without_token(self.url(), &body),
+            (status, _) => ApiError::refused(status, &body),
+        })
     }
 
     async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<Answer<T>, ApiError> {

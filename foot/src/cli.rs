@@ -23,6 +23,7 @@ mod login;
 mod notify;
 mod packs;
 mod permissions;
+mod progress;
 mod repl;
 mod rest;
 mod run;
@@ -72,9 +73,8 @@ pub async fn execute(
         Err(error) => return not_parsed(&error, &argv, &mut screen),
     };
     screen.json = cli.general.json;
-    let unattended = cli.daemon || cli.skill_one_shot.is_some();
-    let asks = !unattended && (cli.command.is_some() || !cli.general.no_ui);
-    let mut context = Context { general: cli.general.clone(), environment, screen, interrupts, asks };
+    let nobody = ask::unattended(&cli);
+    let mut context = Context { general: cli.general.clone(), environment, screen, interrupts, nobody };
     let ended = match settings::pair(&mut context, &argv, cli.command.as_ref()) {
         Ok(()) => dispatch(&mut context, cli, names_brain(&argv)).await,
         Err(failure) => Err(failure),

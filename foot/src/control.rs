@@ -1,10 +1,12 @@
 //! A running Foot hears the other commands of its home: over a socket in its slot's folder, one JSON line each way. It reloads, lists and ends packs;
 //! a question that comes up is asked at the Foot's own terminal, never over this.
 //!
+//! Each line shows the key, a file beside the socket: the kernel lets a program behind the sandbox connect to a socket, but not read that.
+//!
 //! ```text
-//! {"do":"reload"}                 → {"ok":true,"summary":"loaded 2 pack(s) → …","left_out":[{"pack","file","reason"}]}
-//! {"do":"packs"}                  → {"ok":true,"packs":[{"pack","file","project","state","reason","tools"}]}
-//! {"do":"stop","pack":"chrome"}   → {"ok":true,"stopped":true}
+//! {"key":"…","do":"reload"}       → {"ok":true,"summary":"loaded 2 pack(s) → …","left_out":[{"pack","file","reason"}]}
+//! {"key":"…","do":"packs"}        → {"ok":true,"packs":[{"pack","file","project","state","reason","tools"}]}
+//! {"key":"…","do":"stop","pack":"chrome"} → {"ok":true,"stopped":true}
 //! ```
 
 use std::fs::File;
@@ -24,8 +26,12 @@ pub(crate) use serve::{Control, Serving};
 
 /// The socket's name in a slot's folder.
 const FILE: &str = "control.sock";
-/// Longest line: a list of a folder's packs with their reasons.
-const MAX_LINE_BYTES: u64 = 1024 * 1024;
+/// The key's name in there.
+const KEY: &str = "control.key";
+/// Longest answer: a list of a folder's packs with their reasons.
+const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
+/// Longest request: a key and a pack's name.
+const MAX_REQUEST_BYTES: u64 = 4 * 1024;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +46,21 @@ pub(crate) enum Request {
         /// Its name.
         pack: String,
     },
+}
+
+/// A request as it is sent.
+#[derive(Serialize)]
+struct Asked<'a> {
+    key: &'a str,
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+/// What is looked at first of one.
+#[derive(Deserialize)]
+struct Shown {
+    #[serde(default)]
+    key: String,
 }
 
 /// What is answered; the fields that the request is about.
@@ -79,6 +100,10 @@ const MAX_ADDRESS_BYTES: usize = 100;
 
 fn socket(slot: &Path) -> PathBuf {
     slot.join(FILE)
+}
+
+fn key(slot: &Path) -> PathBuf {
+    slot.join(KEY)
 }
 
 /// The socket's address. It holds for as long as the file beside it is open.

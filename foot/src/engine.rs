@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::Rules;
 use vance_mcp_host::HostEnv;
 use vance_shared::call::Outcome;
+use vance_shared::gate::Nobody;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{CALL_TIMEOUT, PROGRESS_CAP};
@@ -70,12 +71,28 @@ pub struct FootConfig {
     pub no_local: bool,
     /// Offer nothing.
     pub no_tools: bool,
+    /// Which packs are loaded.
+    pub load: Load,
     /// A program whose `main` begins with [`crate::native::enter_if_asked`].
     pub guard_program: PathBuf,
     /// `permissions.yaml`.
     pub rules: Rules,
     /// Who answers questions, also of packs that come with the working directory; without one every question is answered with no.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Why there is nobody, for the words on what is refused.
+    pub nobody: Nobody,
+}
+
+/// Which packs a Foot loads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Load {
+    /// All that are wanted.
+    #[default]
+    All,
+    /// The one of this name, for a call of one of its tools: nothing else is asked about or started.
+    Only(String),
+    /// None: native tools alone.
+    Nothing,
 }
 
 /// Why a Foot does not start.
@@ -264,6 +281,7 @@ fn build(
         me: ActorRef::new("trust_gate"),
         trust: Arc::clone(&trust),
         person: config.asker.as_ref().and_then(|asker| Arc::clone(asker).consent()),
+        nobody: config.nobody,
         own_packs: crate::paths::shown(&paths.global_packs),
     };
     let gate = Gate(trust_gate.me.clone());
@@ -291,7 +309,7 @@ fn build(
         },
         elicit: config.asker.as_ref().and_then(|asker| asker.elicit()),
         local: !config.no_local,
-        no_packs: config.no_tools,
+        load: if config.no_tools { Load::Nothing } else { config.load.clone() },
     };
     let packs = SupervisorSpec::new("packs")
         .strategy(Strategy::RestForOne)

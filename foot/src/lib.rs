@@ -10,4 +10,5 @@ pub mod journal;
 pub mod native;
 pub mod packs;
 pub mod paths;
+pub(crate) mod secret;
 pub mod trust;

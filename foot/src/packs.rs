@@ -13,11 +13,11 @@ use vance_shared::launch::Origin;
 use vance_shared::pack::MAX_FILE_BYTES;
 
 use crate::paths::{Paths, shown};
-use crate::trust::is_own_home;
+use crate::trust::{is_of_a_project, is_own_home};
 
 mod folder;
-pub(crate) use folder::text;
-use folder::{Folder, Unread};
+use folder::Unread;
+pub(crate) use folder::{Folder, Read, text};
 
 /// The selection, in the home and in a project's `.vancetope`.
 const CONFIG: &str = "config.yaml";
@@ -35,8 +35,24 @@ pub struct Packs {
     pub problems: Vec<Problem>,
     /// What is odd in packs that load.
     pub warnings: Vec<Problem>,
+    /// Names in the selection that no pack has.
+    pub unselected: Vec<Problem>,
     /// What the user should know although nothing is wrong.
     pub notices: Vec<String>,
+}
+
+impl Packs {
+    /// Leaves only what bears this name. What is wrong with other files does not matter then.
+    pub(crate) fn keep_only(&mut self, name: &str) {
+        self.wanted.retain(|wanted| wanted.plan.pack.as_str() == name);
+        for left_out in [&mut self.skipped, &mut self.failed] {
+            left_out.retain(|left_out| left_out.pack == name);
+        }
+        self.problems.retain(|problem| self.failed.iter().any(|left_out| left_out.file == problem.file));
+        self.warnings.clear();
+        self.unselected.clear();
+        self.notices.clear();
+    }
 }
 
 /// Reads the packs. `local`: whether the working directory's `.vancetope` counts at all. Starts nothing.
@@ -57,7 +73,8 @@ pub fn read(paths: &Paths, local: bool) -> Packs {
         skipped: levels.skipped.into_iter().chain(selected.skipped).collect(),
         failed,
         problems: all(levels.problems, problems),
-        warnings: all(all(levels.warnings, warnings), selected.warnings),
+        warnings: all(levels.warnings, warnings),
+        unselected: selected.warnings,
         notices: levels.notices,
     }
 }
@@ -72,6 +89,12 @@ pub(crate) fn watched(paths: &Paths, local: bool) -> Vec<PathBuf> {
     files
 }
 
+/// The folders that count, the user's own first.
+pub(crate) fn folders(paths: &Paths, local: bool) -> Vec<Folder> {
+    let Levels { own, project } = Levels::of(paths, local);
+    std::iter::once(own).chain(project).collect()
+}
+
 /// The folders that count.
 struct Levels {
     own: Folder,
@@ -83,10 +106,13 @@ impl Levels {
     fn of(paths: &Paths, local: bool) -> Self {
         let real = |path: &Path| path.canonicalize().ok();
         let (own, theirs, project) = (real(&paths.global_packs), real(&paths.project_packs), real(&paths.project));
-        // A folder of "the user's own" packs that lies in the project came with the project, unless the home itself is the user's.
+        // A folder of "the user's own" packs that lies in a project came with the project, unless the home itself is the user's.
         let in_project = own.as_ref().zip(project.as_ref()).is_some_and(|(own, project)| own.starts_with(project));
         let in_home = own.as_ref().zip(real(&paths.home)).is_some_and(|(own, home)| own.starts_with(home));
-        let is_own = !in_project || (in_home && is_own_home(&paths.home, &paths.project));
+        let is_own = match in_home {
+            true => is_own_home(&paths.home, &paths.project),
+            false => !in_project && !is_of_a_project(&paths.global_packs, &paths.project),
+        };
         let origin = if is_own { Origin::Global } else { Origin::Project };
         let is_same = own.is_some() && own == theirs;
         let project = (local && !is_same).then(|| Folder::of_project(&paths.project));

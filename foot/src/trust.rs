@@ -96,27 +96,51 @@ pub struct Trust {
     pins: PinStore,
 }
 
-/// Whether a home is its user's own. One that lies in the working directory came with it, unless it is where a home belongs anyway: who works in
-/// their own home directory has not cloned that.
+/// Whether a home is its user's own. One that lies in the working directory came with it, and a `.vancetope` that is a project's came with that
+/// project, unless it is where a home belongs anyway: who works in their own home directory has not cloned that.
 pub fn is_own_home(home: &Path, project_dir: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (home, project_dir) = (real(home), real(project_dir));
-    let usual = std::env::home_dir().filter(|user| user.is_absolute()).map(|user| real(&user.join(".vancetope")));
-    !home.starts_with(&project_dir) || usual.is_some_and(|usual| usual == home)
+    let usual = users_home().is_some_and(|user| real(&user.join(".vancetope")) == home);
+    usual || !(home.starts_with(&project_dir) || is_of_a_project(&home, &project_dir))
+}
+
+/// Whether a folder lies in the `.vancetope` of a project: of a directory that holds the working directory, or that lies in a work tree, and that is not
+/// the user's home directory.
+pub(crate) fn is_of_a_project(folder: &Path, project_dir: &Path) -> bool {
+    let (folder, project_dir) = (real(folder), real(project_dir));
+    let user = users_home().map(|user| real(&user));
+    let vancetopes = folder.ancestors().filter(|folder| folder.file_name().is_some_and(|name| name == ".vancetope"));
+    let mut whose = vancetopes.filter_map(Path::parent).filter(|dir| user.as_deref() != Some(*dir));
+    whose.any(|dir| project_dir.starts_with(dir) || is_in_work_tree(dir))
+}
+
+/// By the names that version control leaves; nothing of it is read or started.
+fn is_in_work_tree(dir: &Path) -> bool {
+    let has = |dir: &Path| [".git", ".hg", ".jj"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
+    dir.ancestors().any(has)
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn users_home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|user| user.is_absolute())
 }
 
 impl Trust {
     /// Nothing is opened yet.
     pub fn new(home: &Path, project_dir: &Path) -> Self {
-        let real = project_dir.canonicalize().map_err(|error| format!("{}: {error}", crate::paths::shown(project_dir)));
-        let project = real.and_then(|dir| Project::new(&dir).map_err(|error| error.to_string()));
+        let dir = project_dir.canonicalize().map_err(|error| format!("{}: {error}", crate::paths::shown(project_dir)));
+        let project = dir.and_then(|dir| Project::new(&dir).map_err(|error| error.to_string()));
+        let real_home = real(home);
         let not_in = match (&project, is_own_home(home, project_dir)) {
             // In one's own home directory everything is one's own.
-            (Ok(project), true) if !home.canonicalize().is_ok_and(|home| project.owns_home(&home)) => {
-                Some(project.dir())
-            }
-            (Ok(project), false) => Some(project.dir()),
-            (Ok(_), true) | (Err(_), _) => None,
+            (Ok(project), true) if !project.owns_home(&real_home) => Some(project.dir()),
+            (Ok(project), false) if project.owns_home(&real_home) => Some(project.dir()),
+            // It came with another project, or with more of this one than the working directory.
+            (_, false) => Some(real_home.as_path()),
+            (Ok(_), true) | (Err(_), true) => None,
         };
         Self {
             home: home.to_owned(),

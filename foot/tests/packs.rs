@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use vance_foot::engine::{Foot, FootConfig, LocalCall, start};
+use vance_foot::engine::{Foot, FootConfig, Load, LocalCall, start};
 use vance_foot_core::permissions::Rules;
 use vance_shared::call::Outcome;
+use vance_shared::gate::Nobody;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
 use vance_shared::wire::{ToBrain, ToFoot};
@@ -76,9 +77,11 @@ fn foot_with(home: &Path, brain: Option<&str>, rules: Rules) -> Foot {
         client_type: "cli".to_owned(),
         no_local: false,
         no_tools: false,
+        load: Load::All,
         guard_program: env!("CARGO_BIN_EXE_vancetope").into(),
         rules,
         asker: None,
+        nobody: Nobody::NO_TERMINAL,
     };
     start(config).unwrap()
 }
@@ -214,9 +217,11 @@ fn without_tools_nothing_is_started() {
             client_type: "cli".to_owned(),
             no_local: true,
             no_tools,
+            load: Load::All,
             guard_program: env!("CARGO_BIN_EXE_vancetope").into(),
             rules: Rules::none("permissions.yaml"),
             asker: None,
+            nobody: Nobody::NO_TERMINAL,
         };
         let foot = start(config(true)).unwrap();
         assert_eq!(foot.first_load().await.to_string(), "loaded 0 pack(s) → 0 tool(s); 0 skipped, 0 failed");

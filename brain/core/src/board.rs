@@ -446,6 +446,11 @@ impl Board {
         self.held.get(call_id).filter(|(_, c)| c == client_id).map(|(task, _)| task.clone())
     }
 
+    /// What the board knows of a task of a live tree.
+    pub fn entry(&self, id: &TaskId) -> Option<&Entry> {
+        self.nodes.get(id).map(|node| &node.entry)
+    }
+
     /// True if the board has the task: its tree is live.
     pub fn has(&self, id: &TaskId) -> bool {
         self.nodes.contains_key(id)

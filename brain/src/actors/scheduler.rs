@@ -8,12 +8,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use vance_brain_core::board::{Board, Offer, Order};
+use vance_brain_core::board::{Board, Entry, Offer, Order};
 use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::{CallId, ClientId, TaskId};
+use vance_shared::wire::Progress;
 use vance_supervise::{
     Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, MessageResult, Restart,
     WrapFuture,
@@ -21,6 +22,7 @@ use vance_supervise::{
 
 use super::task::{Reply, Tally, TaskActor, ToTask};
 use crate::hub::Brain;
+use crate::progress::Whose;
 use crate::recovery;
 
 mod messages;
@@ -198,9 +200,27 @@ impl Scheduler {
             }
             return;
         };
+        if let News::Progress(progress) = news {
+            return self.progressed(&task_id, call_id, progress);
+        }
         if let Some(input) = news.to_task(client_id, call_id) {
             self.hand(&task_id, input, None);
         }
+    }
+
+    /// No input of the task: nothing is decided by it, and whoever follows hears it from here.
+    fn progressed(&self, task_id: &TaskId, call_id: CallId, progress: Progress) {
+        let Some(Entry { id, tree_id, session_id, .. }) = self.board.entry(task_id) else { return };
+        let Some(owner) = self.brain.directory.owner_of(session_id) else { return };
+        let whose = Whose {
+            owner,
+            session_id: session_id.clone(),
+            tree_id: tree_id.clone(),
+            task_id: task_id.clone(),
+            id: id.clone(),
+            call_id,
+        };
+        self.brain.progress.tell(whose, progress.fraction, progress.message);
     }
 
     /// A result without a waiter: of a task that is parked, or late. Nobody's results are acknowledged, so that the client forgets them.

@@ -15,6 +15,7 @@ use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
 use vance_brain_core::spec::StepSpec;
 use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
+use vance_mcp_host::ProgressSink;
 use vance_observability::names::TRACE_ID;
 use vance_shared::call::Fault;
 use vance_shared::ids::{CallId, TaskId};
@@ -31,6 +32,7 @@ use super::session::{ToSession, WithCall};
 use crate::directory::SessionHandle;
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
+use crate::progress::Whose;
 use crate::rows;
 use crate::store::{Batch, StoreError};
 
@@ -262,6 +264,12 @@ impl TaskActor {
         match &call.place {
             Place::Server => {
                 let pack = self.brain.registry.load().server_pack(&call.target_tool);
+                let (followers, whose) = (self.brain.progress.clone(), self.whose(&call.call_id));
+                let progress: ProgressSink = Arc::new(move |said: vance_mcp_host::Progress| {
+                    if let Some(whose) = whose.clone() {
+                        followers.tell(whose, said.fraction, said.message);
+                    }
+                });
                 let server_call = ServerCall {
                     call_id: call.call_id.clone(),
                     tool: call.target_tool,
@@ -270,6 +278,7 @@ impl TaskActor {
                     timeout: Duration::from_millis(call.timeout_ms),
                     trace,
                     task_id: Some(self.task_id.clone()),
+                    progress: Some(progress),
                 };
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
                 tokio::spawn(async move {
@@ -285,6 +294,19 @@ impl TaskActor {
                 self.tell_session(message, ctx);
             }
         }
+    }
+
+    /// Whose a call is, for those who follow.
+    fn whose(&self, call_id: &CallId) -> Option<Whose> {
+        let (task, session) = self.task.as_ref().zip(self.session.as_ref())?;
+        Some(Whose {
+            owner: session.owner.clone(),
+            session_id: task.head.session_id.clone(),
+            tree_id: task.head.tree_id.clone(),
+            task_id: self.task_id.clone(),
+            id: task.head.spec.id.clone(),
+            call_id: call_id.clone(),
+        })
     }
 
     fn with_call(&self, call: &OpenCall, traceparent: TraceContext) -> WithCall {

@@ -112,7 +112,7 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let call_id = run.call_id.clone();
             let mut spans = CallSpans::new(&session_id);
             let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
-            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None };
+            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None, progress: None };
             let outcome = brain.executor.run(call).await;
             spans.end(&run, &outcome);
             outcome

@@ -1,7 +1,8 @@
 //! `GET /api/v1/events`: what happens to the caller's tasks, as server-sent events, resumable at any place.
 //!
 //! A stream reads the store up to the present, then listens; who falls behind reads the store again. So memory is one page,
-//! and no event is missed or sent twice.
+//! and no event is missed or sent twice. How far running calls are is told in between, as events of the kind `progress` without an
+//! id: they are not stored, and a reader that was away has missed them.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,6 +23,8 @@ use super::answer::Answer;
 use super::gate::{ApiCaller, header};
 use super::query::{Params, bad};
 use crate::api::ApiError;
+use crate::hub::now_ms;
+use crate::progress::CallProgress;
 use crate::rows::time;
 use crate::store::{Store, StoredEvent};
 
@@ -45,7 +48,7 @@ pub(super) async fn events(
     let place = app.event_streams.clone().try_acquire_owned();
     let place = place.map_err(|_| ApiError::new(429, "busy", "too many event streams are open; close one"))?;
     let store = app.brain.store.clone();
-    let live = store.subscribe();
+    let (live, progress) = (store.subscribe(), app.brain.progress.follow());
     let newest = store.last_seq();
     let (seen, behind) = match resumed {
         None => (newest, false),
@@ -55,6 +58,7 @@ pub(super) async fn events(
     let follow = Follow {
         store,
         live,
+        progress,
         filter,
         seen,
         behind,
@@ -113,6 +117,23 @@ struct Told<'a> {
     reason: Option<&'a str>,
 }
 
+/// What is told of a call that goes on.
+#[derive(Serialize)]
+struct Far<'a> {
+    kind: &'a str,
+    at: String,
+    task_id: &'a str,
+    id: &'a str,
+    tree_id: &'a str,
+    session_id: &'a str,
+    call_id: &'a str,
+    fraction: Option<f64>,
+    message: Option<&'a str>,
+}
+
+/// Kind of the events that are not stored.
+const PROGRESS: &str = "progress";
+
 /// Whose events.
 struct Filter {
     owner: String,
@@ -125,9 +146,7 @@ impl Filter {
     fn tell(&self, event: &StoredEvent) -> Option<Event> {
         // Events of other things than tasks have other shapes.
         let stored = event.data.to::<Stored>().ok()?;
-        let only = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        if stored.owner != self.owner || !only(&self.tree, &stored.tree_id) || !only(&self.session, &stored.session_id)
-        {
+        if !self.wants(&stored.owner, &stored.tree_id, &stored.session_id) {
             return None;
         }
         let told = Told {
@@ -145,12 +164,38 @@ impl Filter {
         let data = serde_json::to_string(&told).ok()?;
         Some(Event::default().id(event.seq.to_string()).event(&event.kind).data(data))
     }
+
+    /// The same for a call that goes on.
+    fn tell_progress(&self, CallProgress { whose, fraction, message }: &CallProgress) -> Option<Event> {
+        if !self.wants(&whose.owner, whose.tree_id.as_str(), whose.session_id.as_str()) {
+            return None;
+        }
+        let far = Far {
+            kind: PROGRESS,
+            at: time(now_ms()),
+            task_id: whose.task_id.as_str(),
+            id: &whose.id,
+            tree_id: whose.tree_id.as_str(),
+            session_id: whose.session_id.as_str(),
+            call_id: whose.call_id.as_str(),
+            fraction: *fraction,
+            message: message.as_deref(),
+        };
+        let data = serde_json::to_string(&far).ok()?;
+        Some(Event::default().event(PROGRESS).data(data))
+    }
+
+    fn wants(&self, owner: &str, tree: &str, session: &str) -> bool {
+        let only = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        owner == self.owner && only(&self.tree, tree) && only(&self.session, session)
+    }
 }
 
 /// One stream.
 struct Follow {
     store: Store,
     live: broadcast::Receiver<Arc<StoredEvent>>,
+    progress: broadcast::Receiver<Arc<CallProgress>>,
     filter: Filter,
     /// Place of the last event that was looked at.
     seen: u64,
@@ -196,14 +241,27 @@ impl Follow {
                 }
                 continue;
             }
-            match self.live.recv().await {
-                Ok(event) => {
-                    if let Some(told) = self.look(&event) {
-                        return Some(told);
+            tokio::select! {
+                biased;
+                event = self.live.recv() => match event {
+                    Ok(event) => {
+                        if let Some(told) = self.look(&event) {
+                            return Some(told);
+                        }
                     }
-                }
-                Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
-                Err(broadcast::error::RecvError::Closed) => return None,
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
+                far = self.progress.recv() => match far {
+                    Ok(far) => {
+                        if let Some(told) = self.filter.tell_progress(&far) {
+                            return Some(told);
+                        }
+                    }
+                    // What was dropped is outdated.
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
             }
         }
     }

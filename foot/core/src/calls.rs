@@ -29,7 +29,10 @@ use vance_shared::tool::Replay;
 use vance_shared::trace::TraceContext;
 use vance_shared::wire::{Accepted, Call, CallResult, Inflight};
 
+mod again;
+mod event;
 mod tombstones;
+pub use event::{Effect, Event, Row, RowState};
 pub use tombstones::{MAX_TOMBSTONES, Tombstones};
 
 /// Results that wait for their ack. A Brain that keeps calling and never acknowledges is answered `busy` from here on.
@@ -40,127 +43,6 @@ const MAX_EARLY_CANCELS: usize = INFLIGHT_CALLS;
 
 /// How long an early cancel is remembered: longer than a reconnect takes, shorter than a person's second thought.
 const EARLY_CANCEL_FOR: Duration = Duration::from_secs(60);
-
-/// A result that was sent and not acknowledged for so long is sent again on the same line: longer than a store takes to come back.
-const SEND_AGAIN: Duration = Duration::from_secs(60);
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The Brain sent a call. `tool` is what the Foot knows of the tool now: its replay class, or why it cannot run.
-    Call {
-        /// The frame.
-        call: Call,
-        /// The tool's class, or the fault to answer.
-        tool: Result<Replay, Fault>,
-    },
-    /// A durable write of a call's row ended; the error is the journal's text.
-    Journalled {
-        /// The call.
-        call_id: CallId,
-        /// Whether the row is on disk.
-        written: Result<(), String>,
-    },
-    /// The tool gave its outcome.
-    Ended {
-        /// The call.
-        call_id: CallId,
-        /// How it ended.
-        outcome: Outcome,
-    },
-    /// The Brain wants a call stopped.
-    Cancel {
-        /// The call.
-        call_id: CallId,
-        /// For people.
-        reason: String,
-    },
-    /// The Brain has stored a result.
-    ResultAck {
-        /// The call.
-        call_id: CallId,
-    },
-    /// The Brain answered the hello and lists what it holds open here.
-    Connected {
-        /// Open calls as the Brain sees them.
-        inflight: Vec<CallId>,
-    },
-    /// The line is gone. Running calls go on.
-    Disconnected,
-    /// Time has passed.
-    Tick,
-}
-
-/// What to do, in this order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
-    /// Write the call's row. `durable`: it must be on disk before [`Event::Journalled`] says so; otherwise write it some time soon.
-    Begin {
-        /// The call.
-        call_id: CallId,
-        /// The delivery.
-        attempt: u32,
-        /// The tool.
-        tool: String,
-        /// Its class, for after a restart.
-        replay: Replay,
-        /// Flush to disk and report back.
-        durable: bool,
-    },
-    /// Tell the Brain that the call is journalled.
-    Accept(Accepted),
-    /// Run the tool, now and only now.
-    Run(Box<Call>),
-    /// Keep the outcome until the ack.
-    Store(CallResult),
-    /// Send a result that is at hand.
-    Send(CallResult),
-    /// Send a result that only the journal holds.
-    Resend {
-        /// The call.
-        call_id: CallId,
-        /// The delivery that it answers.
-        attempt: u32,
-        /// The call's trace.
-        traceparent: Option<TraceContext>,
-    },
-    /// Tell the running tool to stop.
-    CancelRun {
-        /// The call.
-        call_id: CallId,
-        /// For people.
-        reason: String,
-    },
-    /// Drop the outcome, keep the tombstone.
-    Forget(CallId),
-}
-
-/// A journal row, as read at start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// The call.
-    pub call_id: CallId,
-    /// The delivery that was accepted.
-    pub attempt: u32,
-    /// The tool's class when the call began.
-    pub replay: Replay,
-    /// Where the call stood.
-    pub state: RowState,
-}
-
-/// Where a journalled call stood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowState {
-    /// Begun; `attached` if its run is still alive (the table restarted, the process did not).
-    Running {
-        /// The run is still alive.
-        attached: bool,
-    },
-    /// Ended, its result is kept.
-    Finished,
-    /// Acknowledged.
-    Forgotten,
-}
 
 #[derive(Debug)]
 enum Entry {
@@ -277,41 +159,6 @@ impl Calls {
             }
             Event::Tick => self.send_again(now),
         }
-    }
-
-    /// A result without an acknowledgement, though the line stands: whoever took it on the Brain may have fallen with it.
-    fn send_again(&mut self, now: Duration) -> Vec<Effect> {
-        let mut again = Vec::new();
-        for (call_id, entry) in self.entries.iter_mut().filter(|_| self.online) {
-            if let Entry::Finished { attempt, traceparent, sent } = entry
-                && now.saturating_sub(*sent) >= SEND_AGAIN
-            {
-                *sent = now;
-                again.push((call_id.clone(), *attempt, *traceparent));
-            }
-        }
-        again.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let resend = |(call_id, attempt, traceparent)| Effect::Resend { call_id, attempt, traceparent };
-        let mut effects: Vec<Effect> = again.into_iter().map(resend).collect();
-        effects.extend(self.give_up_interrupted(now));
-        effects
-    }
-
-    /// An interrupted safe call that the Brain, which read of it in the hello, neither sends again nor acknowledges: the Brain
-    /// decides once more.
-    fn give_up_interrupted(&mut self, now: Duration) -> Vec<Effect> {
-        if !self.online || now.saturating_sub(self.online_since) < SEND_AGAIN {
-            return Vec::new();
-        }
-        let found = self.entries.iter().filter_map(|(call_id, entry)| match entry {
-            Entry::Interrupted { attempt, .. } => Some((call_id.clone(), *attempt)),
-            Entry::Journalling { .. } | Entry::Running { .. } | Entry::Finished { .. } => None,
-        });
-        let mut left: Vec<(CallId, u32)> = found.collect();
-        left.sort_unstable();
-        left.into_iter()
-            .flat_map(|(call_id, attempt)| self.finish(now, call_id, attempt, None, interrupted()))
-            .collect()
     }
 
     fn call(&mut self, now: Duration, call: Call, tool: Result<Replay, Fault>) -> Vec<Effect> {
@@ -455,34 +302,6 @@ impl Calls {
                 Vec::new()
             }
         }
-    }
-
-    fn connected(&mut self, now: Duration, inflight: Vec<CallId>) -> Vec<Effect> {
-        (self.online, self.online_since) = (true, now);
-        let listed: std::collections::HashSet<CallId> = inflight.into_iter().collect();
-        let mut ids: Vec<CallId> = self.entries.keys().cloned().collect();
-        ids.sort_unstable();
-        let mut effects = Vec::new();
-        for call_id in ids {
-            match self.entries.get_mut(&call_id) {
-                Some(Entry::Finished { .. } | Entry::Interrupted { .. }) if !listed.contains(&call_id) => {
-                    effects.push(self.forget(call_id));
-                }
-                Some(Entry::Finished { attempt, traceparent, sent }) => {
-                    *sent = now;
-                    let (attempt, traceparent) = (*attempt, *traceparent);
-                    effects.push(Effect::Resend { call_id, attempt, traceparent });
-                }
-                Some(Entry::Interrupted { attempt, replay: Replay::Unsafe }) => {
-                    let attempt = *attempt;
-                    effects.extend(self.finish(now, call_id, attempt, None, interrupted()));
-                }
-                // The Brain read it in the hello and sends a safe call again.
-                Some(Entry::Interrupted { replay: Replay::Safe, .. }) => {}
-                Some(Entry::Journalling { .. } | Entry::Running { .. }) | None => {}
-            }
-        }
-        effects
     }
 
     fn finish(

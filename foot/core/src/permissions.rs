@@ -78,12 +78,22 @@ pub struct Rules {
     rules: Vec<Rule>,
     roots: Vec<String>,
     fence: Option<Fence>,
+    /// Where `roots` and `sandbox` stand; none if they do not.
+    roots_line: Option<u32>,
+    fence_line: Option<u32>,
 }
 
 impl Rules {
     /// No rules: the defaults hold. `file` is where a person would add some; refusals name it.
     pub fn none(file: &str) -> Self {
-        Self { file: file.into(), rules: Vec::new(), roots: Vec::new(), fence: None }
+        Self {
+            file: file.into(),
+            rules: Vec::new(),
+            roots: Vec::new(),
+            fence: None,
+            roots_line: None,
+            fence_line: None,
+        }
     }
 
     /// The file that a person edits to allow something.
@@ -104,9 +114,9 @@ impl Rules {
                 )),
             }
         }
-        if !project.roots.is_empty() {
+        if let Some(line) = project.roots_line.filter(|_| !project.roots.is_empty()) {
             let (from, to) = (plain(&project.file), plain(&self.file));
-            warnings.push(format!("{from}: a project cannot add `roots`; put them into {to}"));
+            warnings.push(format!("{from}:{line} (`roots`): a project cannot add `roots`; put them into {to}"));
         }
         (self, warnings)
     }
@@ -320,7 +330,7 @@ fn ask(why: String, remedy: String, lines: Vec<Line>, rule: Option<String>) -> V
 }
 
 fn in_full(path: &Path, writing: bool) -> Line {
-    (if writing { "wants to write" } else { "wants to read" }, words::shown(&path.to_string_lossy()))
+    (if writing { "wants to write" } else { "wants to read" }, vance_shared::gate::quote(&path.to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use vance_shared::gate::audit::Event;
-use vance_shared::gate::{Answer, Digest, Once, Patience, Question, TrustedLaunch, Unasked, Verdict};
+use vance_shared::gate::{Answer, Digest, Nobody, Once, Patience, Question, TrustedLaunch, Unasked, Verdict};
 use vance_shared::launch::{LaunchPlan, NeedsConsent, Origin};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
@@ -26,6 +26,10 @@ use crate::trust::{self, Consent, Prompt, Reading, Reply, Trust};
 
 /// Questions that wait for their turn: every pack of a folder at once. More is nobody's to answer.
 const MAX_WAITING: usize = 64;
+
+/// The terminal belongs to another program now.
+const IN_BACKGROUND: Nobody =
+    Nobody { why: "this program runs in the background", way_out: "bring it to the foreground and reload" };
 
 /// The launch, or why there is none.
 pub(crate) type Decision = Result<TrustedLaunch, String>;
@@ -74,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) trust: Arc<Trust>,
     /// The terminal; without one nobody is asked.
     pub(crate) person: Option<Arc<dyn Consent>>,
+    /// Why there is none.
+    pub(crate) nobody: Nobody,
     /// The folder of the user's own packs, for the way out.
     pub(crate) own_packs: String,
 }
@@ -147,7 +153,7 @@ impl TrustGate {
             Verdict::Trusted(launch) => answer(tell, Ok(launch)),
             Verdict::Denied(reason) => answer(tell, Err(reason)),
             Verdict::Ask(question) if self.shared.person.is_none() => {
-                self.unasked(*question, Unasked::NoTerminal, tell)
+                self.unasked(*question, Unasked::Nobody(self.shared.nobody), tell)
             }
             Verdict::Ask(question) if self.waiting.len() >= MAX_WAITING => {
                 let reason =
@@ -169,7 +175,7 @@ impl TrustGate {
                 continue;
             }
             let Some(person) = self.shared.person.clone() else {
-                self.unasked(*question, Unasked::NoTerminal, tell);
+                self.unasked(*question, Unasked::Nobody(self.shared.nobody), tell);
                 continue;
             };
             if !self.patience.asks() {
@@ -202,7 +208,7 @@ impl TrustGate {
         let said = match reply {
             Reply::Line(line) => Answer::of(line),
             Reply::Silence => return self.unasked(question, Unasked::TimedOut, tell),
-            Reply::Nobody => return self.unasked(question, Unasked::NoTerminal, tell),
+            Reply::Nobody => return self.unasked(question, Unasked::Nobody(IN_BACKGROUND), tell),
             Reply::Broken => Answer::No,
         };
         let refusal = question.reason(Unasked::Refused, &self.shared.own_packs);
@@ -247,7 +253,7 @@ impl TrustGate {
     fn unasked(&self, question: Question, why: Unasked, tell: oneshot::Sender<Decision>) {
         let event = match why {
             Unasked::TimedOut => Event::TimedOut,
-            Unasked::NoTerminal | Unasked::GivenUp => Event::NotAsked,
+            Unasked::Nobody(_) | Unasked::GivenUp => Event::NotAsked,
             Unasked::Refused => Event::Refused,
         };
         let reason = question.reason(why, &self.shared.own_packs);

@@ -25,6 +25,9 @@ use crate::journal::CallJournal;
 /// Gives the token as it is now: it may be made, or change, while this Foot waits for its Brain.
 pub type TokenSource = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
+/// Refused without having had one.
+const NO_TOKEN: &str = "it wants a token, and none was sent: there is none for it here; store one with `vancetope login URL`, or set VANCE_TOKEN to \
+                        the content of brain/local.token in the Brain's home, or use the Brain's own VANCE_HOME";
 /// Refused for its token, the link looks for another one this often.
 const TOKEN_LOOK: Duration = Duration::from_secs(5);
 
@@ -144,8 +147,12 @@ impl Link {
                 self.drop_line();
                 self.refused_for_token = stop == Stop::Unauthorized;
                 self.looked = Instant::now();
-                tracing::error!("the Brain at {}: {stop}", self.shared.brain);
-                self.shared.connection.send_replace(Connection::Refused { why: stop.to_string() });
+                let why = match (stop, &self.used_token) {
+                    (Stop::Unauthorized, None) => NO_TOKEN.to_owned(),
+                    (stop, _) => stop.to_string(),
+                };
+                tracing::error!("the Brain at {}: {why}", self.shared.brain);
+                self.shared.connection.send_replace(Connection::Refused { why });
             }
         }
     }

@@ -24,6 +24,7 @@ use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Handler, Mess
 use super::catalogue::{Catalogue, Tool};
 use super::gate::Gate;
 use super::hosts::Permit;
+use crate::engine::Load as Which;
 use crate::packs::{self, Packs};
 use crate::paths::Paths;
 use crate::trust::Trust;
@@ -61,8 +62,8 @@ pub(crate) struct Shared {
     pub(crate) elicit: Option<Elicit>,
     /// Whether the working directory's packs are looked at.
     pub(crate) local: bool,
-    /// No packs at all.
-    pub(crate) no_packs: bool,
+    /// Which packs.
+    pub(crate) load: Which,
 }
 
 /// Hears how a load went.
@@ -82,7 +83,7 @@ pub(crate) enum ToLoader {
     /// The gate has decided on a wanted pack: why not, and what is to run under its name.
     Decided { pack: String, refused: Option<LeftOut>, launch: Option<Box<TrustedLaunch>> },
     /// Something happened to a pack's server.
-    Host { pack: String, start: u64, event: HostEvent },
+    Host { pack: String, start: u64, event: HostEvent, note: Option<String> },
     /// A pack's server could not even be put under supervision.
     NotStarted { pack: String, start: u64, why: String },
     /// A pack has had its time for the load.
@@ -98,6 +99,7 @@ pub(crate) struct Loader {
     ending: BTreeMap<String, Option<Box<TrustedLaunch>>>,
     skipped: Vec<LeftOut>,
     failed: Vec<LeftOut>,
+    notices: Vec<String>,
     load: Option<Load>,
     /// Who asked while a load ran.
     next: Vec<Told>,
@@ -120,6 +122,7 @@ impl Loader {
             ending: BTreeMap::new(),
             skipped: Vec::new(),
             failed: Vec::new(),
+            notices: Vec::new(),
             load: None,
             next: Vec::new(),
             starts: 0,
@@ -143,15 +146,21 @@ impl Loader {
         });
     }
 
-    fn read(&mut self, packs: Packs) {
-        packs.problems.iter().chain(&packs.warnings).for_each(|problem| tracing::warn!("{problem}"));
+    fn read(&mut self, mut packs: Packs) {
+        if let Which::Only(name) = &self.shared.load {
+            packs.keep_only(name);
+        }
+        let odd = packs.warnings.iter().chain(&packs.unselected);
+        packs.problems.iter().chain(odd).for_each(|problem| tracing::warn!("{problem}"));
         packs.notices.iter().for_each(|notice| tracing::warn!("NOTICE: {notice}"));
         packs.skipped.iter().for_each(skipped);
         let told = |l: &LeftOut| packs.problems.iter().any(|p| p.file == l.file);
         for left_out in packs.failed.iter().filter(|l| !told(l)) {
             tracing::warn!("pack '{}' from {} is not loaded: {}", left_out.pack, left_out.file, left_out.reason);
         }
+        let unselected = packs.unselected.iter().map(ToString::to_string);
         (self.skipped, self.failed) = (packs.skipped, packs.failed);
+        self.notices = packs.notices.into_iter().chain(unselected).collect();
         let wanted = |name: &String| packs.wanted.iter().any(|wanted| wanted.plan.pack.as_str() == name);
         let unwanted: Vec<String> = self.packs.keys().filter(|name| !wanted(name)).cloned().collect();
         unwanted.iter().for_each(|name| self.end(name, None));
@@ -209,9 +218,10 @@ impl Loader {
         });
     }
 
-    fn host(&mut self, name: &str, start: u64, event: HostEvent) {
+    fn host(&mut self, name: &str, start: u64, event: HostEvent, note: Option<String>) {
         // What an earlier server of this name says late is not about this one.
         let Some(pack) = self.packs.get_mut(name).filter(|pack| pack.start == start) else { return };
+        pack.note = note;
         match event {
             HostEvent::Up { tools, warnings: _ } => {
                 pack.offer(tools);
@@ -301,7 +311,7 @@ impl Actor for Loader {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        if self.shared.no_packs {
+        if self.shared.load == Which::Nothing {
             self.load = Some(Load { told: Vec::new(), is_read: true, undecided: 0 });
             return self.publish();
         }
@@ -316,7 +326,7 @@ impl Handler<ToLoader> for Loader {
 
     fn handle(&mut self, message: ToLoader, ctx: &mut Self::Context) {
         match message {
-            ToLoader::Load(told) if self.shared.no_packs => {
+            ToLoader::Load(told) if self.shared.load == Which::Nothing => {
                 drop(told.send(Arc::default()));
                 return;
             }
@@ -331,12 +341,18 @@ impl Handler<ToLoader> for Loader {
             ToLoader::Stop { pack, tell } => {
                 let replacement = self.ending.get_mut(pack.as_str()).and_then(Option::take);
                 let was_there = replacement.is_some() || self.packs.contains_key(pack.as_str());
+                if was_there {
+                    // Loud enough for a prompt: its tools are gone, and the person there may not be the one who took them away.
+                    tracing::warn!(
+                        "pack '{pack}' is stopped, for consent to it was taken back (`vancetope trust`); /tools reload asks again"
+                    );
+                }
                 self.end(pack.as_str(), None);
                 tell.send(was_there).unwrap_or_else(|_| tracing::debug!("nobody waits for the end of pack '{pack}'"));
             }
             ToLoader::Read(packs) => self.read(*packs),
             ToLoader::Decided { pack, refused, launch } => self.decided(&pack, refused, launch, ctx),
-            ToLoader::Host { pack, start, event } => self.host(&pack, start, event),
+            ToLoader::Host { pack, start, event, note } => self.host(&pack, start, event, note),
             ToLoader::NotStarted { pack: name, start, why } => {
                 if let Some(pack) = self.packs.get_mut(&name).filter(|pack| pack.start == start) {
                     pack.fail(&name, &why);

@@ -87,6 +87,17 @@ impl ApiError {
         }
     }
 
+    /// The Brain wants a token, and there was none to send.
+    pub(super) fn without_token(url: &str, body: &[u8]) -> Self {
+        let error = Self::refused(401, body);
+        let Self::Refused { status, code, problems, detail, .. } = error else { return error };
+        let message = format!(
+            "the Brain at {url} wants a token, and none was sent: there is none for it here; store one with `vancetope login {url}`, or set \
+             VANCE_TOKEN (on the Brain's machine it is in brain/local.token of its home, and is found by itself with the same VANCE_HOME)"
+        );
+        Self::Refused { status, code, message, problems, detail }
+    }
+
     /// From the status and body of an answer that is not a success.
     pub(super) fn refused(status: u16, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
@@ -128,7 +139,9 @@ mod tests {
         let error = ApiError::refused(502, b"<html>");
         assert_eq!(error.code(), "http_502");
         assert!(error.to_string().contains("502") && error.may_pass());
-        assert!(ApiError::refused(401, b"").to_string().contains("VANCE_TOKEN"));
+        assert!(ApiError::refused(401, b"").to_string().contains("does not accept the token"));
+        let none = ApiError::without_token("http://127.0.0.1:9990", b"").to_string();
+        assert!(none.contains("none was sent") && none.contains("vancetope login http://127.0.0.1:9990`"), "{none}");
         assert!(!ApiError::refused(404, b"").may_pass());
     }
 }

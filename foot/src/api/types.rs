@@ -161,6 +161,14 @@ impl Task {
         .filter(|text| !text.is_empty())
     }
 
+    /// How the reason begins that only a person ends.
+    pub const UNKNOWN: &str = "Outcome unknown";
+
+    /// True if it waits for a person's word on what became of its call.
+    pub fn is_unknown(&self) -> bool {
+        self.state == TaskState::Blocked && self.reason().is_some_and(|reason| reason.starts_with(Self::UNKNOWN))
+    }
+
     /// The call that runs now.
     pub fn current_call(&self) -> Option<&Call> {
         self.calls.iter().rev().find(|call| call.outcome.is_none())
@@ -215,6 +223,17 @@ pub struct Event {
     /// Why.
     #[serde(default)]
     pub reason: Option<String>,
+    /// How far the task's call is, 0 to 1 (of the kind [`Event::PROGRESS`]).
+    #[serde(default)]
+    pub fraction: Option<f64>,
+    /// The tool's words on it.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+impl Event {
+    /// The kind of those that say how far a running call is.
+    pub const PROGRESS: &str = "progress";
 }
 
 /// A list of sessions.

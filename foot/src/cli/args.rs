@@ -30,7 +30,7 @@ Examples:
   vancetope --brain https://brain.example.org tasks
 
 Environment:
-  VANCE_BRAIN   the Brain's URL (--brain); else the one of `vancetope login`, else the local one
+  VANCE_BRAIN   the Brain's URL (--brain); else the one of `vancetope login`, else the one that runs from this home
   VANCE_TOKEN   the token; else the one of `vancetope login`, else the local Brain's, which is found by itself
   VANCE_HOME    instead of ~/.vancetope
   VANCE_FOOT_TOOLS_DIR    instead of <home>/foot-tools, where the packs are
@@ -411,7 +411,7 @@ mod tests {
             ("packs add a --header A=b -- npx", false),
             ("packs add a --url https://x/mcp -- npx", false),
             ("packs add a__b -- npx", false),
-            ("packs add a", false),
+            ("packs add a", true),
             ("packs import", true),
             ("packs import x.json --dry-run", true),
             ("packs import --from claude-desktop --yes --force --only a --only b", true),

@@ -8,9 +8,10 @@
 //! ```
 
 use std::collections::HashSet;
-use std::io::IsTerminal as _;
-use std::os::fd::AsFd as _;
+use std::io::{IsTerminal as _, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,8 +19,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use vance_mcp_host::{Elicit, Elicited};
+use vance_shared::gate::Nobody;
 use vance_shared::show::plain;
 
+use super::args::Cli;
 use super::context::Context;
 use super::failure::Failure;
 use super::permissions;
@@ -41,26 +44,64 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Questions that wait for their turn; a person who has more before them has lost sight, and the rest is no.
 const MAX_WAITING: usize = 16;
 
+/// Why nobody is asked in a way of running, whatever the terminal.
+pub(super) fn unattended(cli: &Cli) -> Option<Nobody> {
+    let without = |why, way_out| Some(Nobody { why, way_out });
+    if cli.daemon {
+        return without("--daemon asks nobody", "start `vancetope` in a terminal");
+    }
+    if cli.skill_one_shot.is_some() {
+        return without("--skill-one-shot asks nobody", "use `vancetope run FILE` in a terminal");
+    }
+    (cli.general.no_ui && cli.command.is_none())
+        .then_some(Nobody { why: "--no-ui asks nobody", way_out: "start `vancetope` without it in a terminal" })
+}
+
+/// Why there is nobody to ask in this run; none if somebody can be asked.
+pub(super) fn nobody(context: &Context) -> Option<Nobody> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if context.nobody.is_some() {
+        return context.nobody;
+    }
+    if !is_terminal || !context.screen.stage().is_own() {
+        return Some(Nobody::NO_TERMINAL);
+    }
+    if context.general.json {
+        return Some(Nobody { why: "with --json nobody is asked", way_out: "run the command once without it" });
+    }
+    let why = match std::env::var_os("TERM").is_some_and(|term| term.is_empty()) {
+        true => "with an empty TERM nobody is asked",
+        false => "with TERM=dumb nobody is asked",
+    };
+    context.dumb().then_some(Nobody { why, way_out: "set TERM to what your terminal is" })
+}
+
 /// A person at this process's terminal, if there is one.
 pub(super) fn at_terminal(context: &Context) -> Result<Option<Arc<dyn Asker>>, Failure> {
     let stage = context.screen.stage();
-    let streams = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !context.asks || context.general.json || !stage.is_own() || !streams || context.dumb() {
+    if nobody(context).is_some() {
         return Ok(None);
     }
     let none = |error: std::io::Error| Failure::Foot(format!("the terminal cannot be read: {error}"));
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(none)?;
-    let terminal = Terminal::new(input, Box::new(std::io::stderr()), context.interrupts.pressed(), PATIENCE);
-    Ok(Some(Arc::new(AtTerminal(Arc::new(Desk {
-        person: Mutex::new(Person::Idle(terminal)),
-        stage: stage.clone(),
-        home: context.home()?,
-    })))))
+    let terminal = terminal_of(input, Box::new(std::io::stderr()), context.interrupts.pressed());
+    Ok(Some(Arc::new(AtTerminal::new(terminal, stage.clone(), context.home()?))))
+}
+
+/// A terminal whose silence is a no after [`PATIENCE`].
+fn terminal_of(input: OwnedFd, output: Box<dyn Write + Send>, pressed: Arc<AtomicU64>) -> Terminal {
+    Terminal::new(input, output, pressed, PATIENCE)
 }
 
 /// One terminal for all who ask; clones are the same one.
 #[derive(Clone)]
 struct AtTerminal(Arc<Desk>);
+
+impl AtTerminal {
+    fn new(terminal: Terminal, stage: Stage, home: PathBuf) -> Self {
+        Self(Arc::new(Desk { person: Mutex::new(Person::Idle(terminal)), stage, home }))
+    }
+}
 
 struct Desk {
     // Two calls may ask at once; the first one starts the thread.
@@ -268,7 +309,7 @@ impl Clerk {
             (Heard::Line(_), None) | (Heard::TooLong, _) => {
                 Some(format!("that is not one of {}: no", prompt::numbers(question)))
             }
-            (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", PATIENCE.as_secs())),
+            (Heard::Silence, _) => Some(format!("\nno answer within {} s: no", self.terminal.patience().as_secs())),
             (Heard::End, _) => Some("\nend of input: no".to_owned()),
             (Heard::Interrupted, _) => Some("\ninterrupted: no".to_owned()),
             (Heard::TakenBack, _) => Some("\nthe call has ended without an answer".to_owned()),
@@ -316,12 +357,8 @@ mod tests {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let (output, pressed) = (File::from(slave.try_clone().unwrap()), Arc::new(AtomicU64::new(0)));
         let terminal = Terminal::new(slave, Box::new(output), Arc::clone(&pressed), patience);
-        let desk = Desk {
-            person: Mutex::new(Person::Idle(terminal)),
-            stage: Stage::hidden(),
-            home: PathBuf::from("/nowhere"),
-        };
-        Table { at: AtTerminal(Arc::new(desk)), screen: File::from(master), pressed }
+        let at = AtTerminal::new(terminal, Stage::hidden(), PathBuf::from("/nowhere"));
+        Table { at, screen: File::from(master), pressed }
     }
 
     impl Table {
@@ -337,6 +374,13 @@ mod tests {
                 seen.push(byte[0]);
             }
         }
+    }
+
+    #[test]
+    fn silence_at_the_programs_own_terminal_is_a_no_after_25_seconds() {
+        let OpenptyResult { master: _master, slave } = openpty(None, None).unwrap();
+        let output = Box::new(File::from(slave.try_clone().unwrap()));
+        assert_eq!(terminal_of(slave, output, Arc::default()).patience(), Duration::from_secs(25));
     }
 
     #[tokio::test]

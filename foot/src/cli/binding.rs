@@ -1,7 +1,7 @@
 //! The Brain that a project names in its `project.eddie.yaml`: used only after a yes, and never with a token of the user's.
 
-use vance_shared::gate::Answer;
 use vance_shared::gate::audit::Event;
+use vance_shared::gate::{Answer, Nobody};
 
 use super::args::brain_url;
 use super::context::Context;
@@ -43,8 +43,9 @@ pub(super) async fn bind(context: &mut Context) -> Result<(), Failure> {
     }
     if !wish.is_allowed(project, &reading.book) {
         let Some(person) = super::ask::at_terminal(context)?.and_then(|asker| asker.consent()) else {
+            let Nobody { why, way_out } = super::ask::nobody(context).unwrap_or_default();
             tracing::warn!(
-                "{} names {}, which needs consent, and there is no terminal to ask on: it has no effect; name it with --brain or --session",
+                "{} names {}, which needs consent, and {why}: it has no effect; {way_out}, or name it with --brain or --session",
                 wish.file,
                 wish.reach()
             );

@@ -3,6 +3,8 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use vance_shared::gate::Nobody;
+
 use super::args::General;
 use super::failure::Failure;
 use super::interrupt::Interrupts;
@@ -16,8 +18,8 @@ pub(super) struct Context {
     pub(super) environment: Environment,
     pub(super) screen: Screen,
     pub(super) interrupts: Interrupts,
-    /// Somebody may be asked: not where the program serves without a prompt, or runs unattended.
-    pub(super) asks: bool,
+    /// Nobody may be asked, whatever the terminal: the program serves without a prompt, or runs unattended.
+    pub(super) nobody: Option<Nobody>,
 }
 
 impl Context {
@@ -39,7 +41,7 @@ impl Context {
 
     /// True on a terminal that can do nothing but print.
     pub(super) fn dumb(&self) -> bool {
-        std::env::var("TERM").is_ok_and(|term| term == "dumb")
+        std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
     }
 
     /// True if a person looks on, at a terminal that can draw.

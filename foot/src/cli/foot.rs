@@ -11,7 +11,7 @@ use vance_foot_core::merge::LeftOut;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
-use vance_shared::names::SUBTOOL_SEPARATOR;
+use vance_shared::names::{SUBTOOL_SEPARATOR, ToolName};
 use vance_shared::show::plain;
 use vance_shared::tool::ToolSpec;
 use vance_supervise::ExitReason;
@@ -20,11 +20,12 @@ use super::args::CallArgs;
 use super::context::Context;
 use super::failure::{EXIT_OK, Failure};
 use super::notify::Notify;
+use super::progress::Shown;
 use super::rest::Rest;
 use super::settings::token;
 use crate::actors::catalogue::Catalogue;
 use crate::api::Token;
-use crate::engine::{self, Connection, Foot, FootConfig, LoadSummary, LocalCall, PackStatus};
+use crate::engine::{self, Connection, Foot, FootConfig, Load, LoadSummary, LocalCall, PackStatus};
 
 /// How long `run` waits for the Brain to answer its hello. The Brain was there a moment ago.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
@@ -55,6 +56,12 @@ impl LocalFoot {
     /// Starts a Foot without a Brain.
     pub(super) fn offline(context: &Context) -> Result<Self, Failure> {
         start(config(context, "cli")?)
+    }
+
+    /// Starts a Foot without a Brain for one call: a pack's tool needs its pack, a native one none.
+    pub(super) fn for_call(context: &Context, tool: &ToolName) -> Result<Self, Failure> {
+        let pack = tool.as_str().split_once(SUBTOOL_SEPARATOR).map(|(pack, _)| pack.to_owned());
+        start(FootConfig { load: pack.map_or(Load::Nothing, Load::Only), ..config(context, "cli")? })
     }
 
     /// Waits until the Brain has answered the hello.
@@ -122,13 +129,14 @@ impl LocalFoot {
         }
         let arguments = Raw::parse(args.arguments.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
         let cancel = CancellationToken::new();
+        let shown = Shown::new(context, args.tool.as_str());
         let call = self.0.call_local(LocalCall {
             call_id: id.clone(),
             tool: args.tool.to_string(),
             arguments,
             timeout: Some(args.timeout),
             cancel: cancel.clone(),
-            progress: None,
+            progress: shown.listener(),
         });
         tokio::pin!(call);
         tokio::select! {
@@ -192,9 +200,11 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
         client_type: client_type.to_owned(),
         no_local: general.no_local,
         no_tools: general.no_tools,
+        load: Load::All,
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         rules,
         asker: super::ask::at_terminal(context)?,
+        nobody: super::ask::nobody(context).unwrap_or_default(),
         home,
         project_dir,
     })

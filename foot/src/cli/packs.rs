@@ -10,7 +10,7 @@ mod compare;
 mod consent;
 mod diff;
 mod import;
-mod list;
+pub(super) mod list;
 pub(super) mod shelf;
 
 pub(super) use args::{EXAMPLES, PacksCommand};

@@ -25,6 +25,20 @@ pub(super) fn file(home: &Path) -> PathBuf {
 
 /// The rules for a run in `project`; without `project` the home's alone.
 pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failure> {
+    let (rules, warnings) = both(home, project)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(rules)
+}
+
+/// What of a project's rules has no effect, with its place and what to do. Nothing if there are mistakes: they are said elsewhere.
+pub(super) fn ignored(home: &Path, project: &Path) -> Vec<String> {
+    both(home, Some(project)).map(|(_, warnings)| warnings).unwrap_or_default()
+}
+
+/// The rules, and what has no effect.
+fn both(home: &Path, project: Option<&Path>) -> Result<(Rules, Vec<String>), Failure> {
     let file = file(home);
     let own = match read(&file)? {
         Some(rules) if is_ours(home) => rules,
@@ -35,12 +49,8 @@ pub(super) fn rules(home: &Path, project: Option<&Path>) -> Result<Rules, Failur
     // Who works in their own home directory has one folder that is both.
     let is_same = |project: &&Path| same(home, &project.join(".vancetope"));
     let theirs = project.filter(|project| !is_same(project)).map(read_theirs);
-    let Some(theirs) = theirs.transpose()?.flatten() else { return Ok(own) };
-    let (rules, warnings) = own.tightened_by(theirs);
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    Ok(rules)
+    let Some(theirs) = theirs.transpose()?.flatten() else { return Ok((own, Vec::new())) };
+    Ok(own.tightened_by(theirs))
 }
 
 /// A project's file: no link is followed, so that a mistake in it shows nothing of another file.

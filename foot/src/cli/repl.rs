@@ -7,6 +7,7 @@
 
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,7 +25,7 @@ use super::foot::{LocalFoot, fallen};
 use super::interrupt::{Interrupt, Interrupts};
 use super::screen::Screen;
 use super::settings::{Environment, token};
-use super::stage::Stage;
+use super::stage::{KeysWait, Stage};
 use crate::actors::catalogue::Catalogue;
 use crate::api::Brain;
 use crate::engine::{Connection, LoadSummary};
@@ -64,6 +65,10 @@ pub(super) async fn repl(context: &mut Context, rest: Option<SocketAddr>) -> Res
     let stage = context.screen.stage().clone();
     let (scene, words) = (Scene::new(stage.clone()), Words::default());
     let mut keyboard = keyboard(context, &scene, &words)?;
+    let _keys = match context.dumb() {
+        true => None,
+        false => Some(keys_wait(&stage)?),
+    };
     stage.remark(&format!("{}; /help lists the commands", env!("CARGO_PKG_VERSION")));
     let ended = loop {
         let mut room = match Room::open(context, &scene, &words) {
@@ -95,6 +100,11 @@ pub(super) async fn repl(context: &mut Context, rest: Option<SocketAddr>) -> Res
         tracing::debug!("the keyboard is still read");
     }
     ended
+}
+
+fn keys_wait(stage: &Stage) -> Result<KeysWait, Failure> {
+    let waits = std::io::stdin().as_fd().try_clone_to_owned().and_then(|input| stage.lets_keys_wait(input));
+    waits.map_err(|error| Failure::Foot(format!("the terminal cannot be set up: {error}")))
 }
 
 fn keyboard(context: &Context, scene: &Scene, words: &Words) -> Result<Keyboard, Failure> {
@@ -184,7 +194,7 @@ impl Room {
         }
         let screen = Screen::of_process(self.stage.clone());
         let interrupts = Interrupts::handed_on(wishes, Arc::clone(&self.interrupts));
-        Context { general, environment: self.environment.clone(), screen, interrupts, asks: true }
+        Context { general, environment: self.environment.clone(), screen, interrupts, nobody: None }
     }
 
     fn signs(&self) -> Signs {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path as Named, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -29,8 +29,7 @@ use vance_shared::json::Raw;
 use super::failure::Failure;
 use super::tools::outcome_json;
 use crate::engine::{Foot, LocalCall};
-
-mod token;
+use crate::secret;
 
 /// Requests at once: a person and a script or two.
 const MAX_AT_ONCE: usize = 16;
@@ -62,7 +61,7 @@ impl Rest {
     pub(super) async fn start(address: SocketAddr, home: &Path, foot: &Arc<Foot>) -> Result<Self, Failure> {
         let fault = |what: String, error: std::io::Error| Failure::Foot(format!("--rest-api: {what}: {error}"));
         let path = home.join("state").join("rest-api.token");
-        let token = token::read_or_make(&path).map_err(|error| fault(path.display().to_string(), error))?;
+        let token = secret::read_or_make(&path).map_err(|error| fault(path.display().to_string(), error))?;
         let listener = TcpListener::bind(address).await.map_err(|error| fault(address.to_string(), error))?;
         let address = listener.local_addr().map_err(|error| fault(address.to_string(), error))?;
         let stop = CancellationToken::new();
@@ -113,7 +112,7 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 /// Host and Origin before the token: a page in a browser learns nothing, whatever name it gave this address.
 async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Err((status, code, message)) = admitted(headers, &shared.hosts, &shared.token) {
+    if let Err((status, code, message)) = admitted(request.uri(), headers, &shared.hosts, &shared.token) {
         return refuse(status, code, message);
     }
     let Ok(_room) = shared.room.try_acquire() else {
@@ -127,8 +126,15 @@ async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Re
 
 type Refusal = (StatusCode, &'static str, &'static str);
 
-fn admitted(headers: &HeaderMap, hosts: &[String], token: &str) -> Result<(), Refusal> {
+fn admitted(uri: &Uri, headers: &HeaderMap, hosts: &[String], token: &str) -> Result<(), Refusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    // Whoever stands between could have looked at the other one.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err((StatusCode::BAD_REQUEST, "host", "there is more than one Host"));
+    }
+    if uri.authority().is_some_and(|there| !hosts.iter().any(|own| own == there.as_str())) {
+        return Err((StatusCode::BAD_REQUEST, "host", "the request's address is not this machine's own"));
+    }
     if !text(header::HOST).is_some_and(|host| hosts.iter().any(|own| own == host)) {
         return Err((StatusCode::FORBIDDEN, "host", "this Host is not this machine's own"));
     }
@@ -228,6 +234,8 @@ mod tests {
         let good = [("host", "127.0.0.1:7"), ("authorization", "Bearer t")];
         for (headers, want) in [
             (&good[..], None),
+            (&[good[0], good[0], good[1]], Some(400)),
+            (&[good[0], ("host", "evil.example:7"), good[1]], Some(400)),
             (&[("host", "localhost:7"), good[1]], None),
             (&[("host", "evil.example:7"), good[1]], Some(403)),
             (&[("host", "127.0.0.1:8"), good[1]], Some(403)),
@@ -241,10 +249,27 @@ mod tests {
         ] {
             let mut map = HeaderMap::new();
             for (name, value) in headers {
-                map.insert(header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+                map.append(header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
             }
-            let got = admitted(&map, &hosts, "t").err().map(|(status, _, _)| status.as_u16());
+            let got =
+                admitted(&Uri::from_static("/tools"), &map, &hosts, "t").err().map(|(status, _, _)| status.as_u16());
             assert_eq!(got, want, "{headers:?}");
+        }
+        let mut map = HeaderMap::new();
+        for (name, value) in good {
+            map.append(name, value.parse().unwrap());
+        }
+        for (address, want) in [
+            ("http://127.0.0.1:7/tools", None),
+            ("http://localhost:7/tools", None),
+            ("http://evil.example:7/tools", Some(400)),
+            ("http://127.0.0.1/tools", Some(400)),
+            ("http://u@127.0.0.1:7/tools", Some(400)),
+            ("127.0.0.1:8", Some(400)),
+        ] {
+            let got =
+                admitted(&Uri::from_static(address), &map, &hosts, "t").err().map(|(status, _, _)| status.as_u16());
+            assert_eq!(got, want, "{address}");
         }
     }
 }

@@ -16,6 +16,7 @@ use super::context::Context;
 use super::failure::{EXIT_FAILED, Failure};
 use super::foot::LocalFoot;
 use super::interrupt::Interrupt;
+use super::progress::words;
 use crate::api::{Answer, ApiError, Brain, Event, Follow, Notice, Submission, Submitted, Task, TaskFilter};
 
 mod file;
@@ -48,14 +49,17 @@ pub(super) async fn run(context: &mut Context, args: &RunArgs) -> Result<u8, Fai
     let session = session_of(context, &file)?;
     let brain = context.brain()?;
     brain.health().await?;
+    // Before the Foot does: it would say in the log, too, that its token is refused.
+    let there = brain.sessions().await?.value.sessions;
+    if let Some(id) = session.as_ref().filter(|id| !there.iter().any(|session| session.session_id == **id)) {
+        context.screen.remark(&format!("vancetope: you have no session {id} yet; it is made now"));
+    }
     if context.general.no_tools {
         let session = session.or_else(|| context.general.new_session.then(SessionId::generate));
         let new = file.session.is_none().then_some(session).flatten();
         let submitted = submit(&brain, &file, None, new).await?;
         return follow(context, args, &brain, &submitted, None).await;
     }
-    // Before the Foot does: it would say in the log, too, that its token is refused.
-    brain.sessions().await?;
     let foot = LocalFoot::start(context, session.as_ref(), "cli")?;
     let ended = with_foot(context, args, &brain, &file, &foot).await;
     foot.shutdown().await;
@@ -296,6 +300,12 @@ impl Follower<'_> {
             return Ok(());
         }
         let Some(id) = &event.task_id else { return Ok(()) };
+        if event.kind == Event::PROGRESS {
+            if let (Some(task), Some(text)) = (self.tree.task(id), words(event.fraction, event.message.as_deref())) {
+                self.view.goes_on(&mut context.screen, task, text);
+            }
+            return Ok(());
+        }
         if !self.tree.has(id) {
             // Before the first reading, or a task that came later.
             if event.tree_id.is_some() {

@@ -11,6 +11,8 @@ use super::context::Context;
 use super::failure::Failure;
 use crate::api::{Token, is_loopback};
 
+mod address;
+
 /// Longest token file that is read, in bytes: a token is a line.
 const TOKEN_FILE_BYTES: u64 = 4096;
 
@@ -51,7 +53,7 @@ impl Environment {
     }
 }
 
-/// Takes the Brain that this home is paired with, unless the caller names one. A file that cannot be used stops what needs a Brain: the
+/// Takes the Brain that this home is paired with, else the one that runs from this home, unless the caller names one. A file that cannot be used stops what needs a Brain: the
 /// local one is not what the person meant.
 pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Command>) -> Result<(), Failure> {
     let Some(home) = context.environment.home() else { return Ok(()) };
@@ -63,8 +65,13 @@ pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Co
             context.general.brain = access.brain;
             Ok(())
         }
-        (Ok(None), _)
-        | (Err(_), Some(Command::Packs { .. } | Command::Tools { .. } | Command::Doctor | Command::Login(_))) => Ok(()),
+        (Ok(None), _) => {
+            if let Some(brain) = address::of_running(&home) {
+                context.general.brain = brain;
+            }
+            Ok(())
+        }
+        (Err(_), Some(Command::Packs { .. } | Command::Tools { .. } | Command::Doctor | Command::Login(_))) => Ok(()),
         (Err(NoAccess::Mistakes { file, problems }), _) => Err(Failure::Mistakes { file, problems }),
         (Err(NoAccess::File { file, why } | NoAccess::Unsafe { file, why }), _) => Err(Failure::File { file, why }),
     }

@@ -8,8 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 mod editor;
+mod typing;
 pub(super) use editor::Bell;
 use editor::Keyboard;
+pub(super) use typing::KeysWait;
+use typing::Modes;
 
 /// Bytes that wait for the end of a question: a minute of a talkative log. Beyond it they are written into the question rather than lost.
 const MAX_HELD_BYTES: usize = 256 * 1024;
@@ -44,6 +47,8 @@ struct Floor {
 struct Now {
     question: Option<Held>,
     keyboard: Keyboard,
+    /// While the prompt runs.
+    modes: Option<Modes>,
 }
 
 /// What waits for the end of a question.
@@ -119,6 +124,9 @@ impl Stage {
         // Not `suspend`: it would hold up everybody who reports progress, for as long as the person thinks.
         self.live.set_draw_target(ProgressDrawTarget::hidden());
         self.until_keyboard_is_free(now);
+        if let Some(modes) = &self.floor.now().modes {
+            modes.before();
+        }
         Quiet(self.clone())
     }
 
@@ -131,6 +139,9 @@ impl Stage {
     pub(super) fn release(&self) {
         let mut now = self.floor.now();
         let Some(Held { lines, .. }) = now.question.take() else { return };
+        if let Some(modes) = &now.modes {
+            modes.between();
+        }
         for (to, text) in lines {
             let written = match to {
                 Stream::Out => io::stdout().write_all(&text).and_then(|()| io::stdout().flush()),

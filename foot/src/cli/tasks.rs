@@ -8,6 +8,7 @@ use vance_shared::show::plain;
 use super::args::{TasksArgs, TasksCommand};
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
+use super::progress::{Pace, words};
 use crate::api::{Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
 
 /// Runs the command.
@@ -104,6 +105,12 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     screen.line(&format!("state:   {}", task.state.word()))?;
     if let Some(reason) = task.reason() {
         screen.line(&format!("reason:  {}", plain(reason)))?;
+        if task.is_unknown() {
+            screen.remark(&format!(
+                "vancetope: did the call run? Say it with `vancetope tasks resolve {} --as done|failed|retry`",
+                task.task_id
+            ));
+        }
     }
     let rows = task.calls.iter().map(|call| {
         let place = call.machine.clone().or_else(|| call.client_id.clone());
@@ -158,12 +165,19 @@ async fn watch_all(
 }
 
 async fn watch_one(context: &mut Context, brain: &Brain, mut task: Task, mut events: Follow) -> Result<u8, Failure> {
+    let mut pace = Pace::default();
     while !task.state.is_terminal() {
         tokio::select! {
             notice = events.next() => {
                 // A stream that opens again may have left something out, so it counts as news, too.
                 let news = match notice {
                     Some(Notice::Open) => true,
+                    Some(Notice::Event(event, _)) if event.kind == Event::PROGRESS => {
+                        if event.task_id.as_ref() == Some(&task.task_id) {
+                            goes_on(context, &mut pace, &event);
+                        }
+                        false
+                    }
                     other => heard(context, other)?.is_some_and(|(event, _)| event.task_id.as_ref() == Some(&task.task_id)),
                 };
                 if !news {
@@ -183,6 +197,15 @@ async fn watch_one(context: &mut Context, brain: &Brain, mut task: Task, mut eve
     }
     let good = matches!(task.state, TaskState::Completed | TaskState::Skipped);
     Ok(if good { EXIT_OK } else { EXIT_FAILED })
+}
+
+/// How far the call of a watched task is.
+fn goes_on(context: &mut Context, pace: &mut Pace, event: &Event) {
+    // Beside the result: as JSON that is the task, each time it moves.
+    let text = words(event.fraction, event.message.as_deref());
+    if let Some(text) = text.filter(|text| !context.screen.json && pace.is_due(text)) {
+        context.screen.remark(&text);
+    }
 }
 
 /// An event, or a remark on the way to it.

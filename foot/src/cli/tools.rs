@@ -28,7 +28,7 @@ pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Resu
         ToolsCommand::Reload => reload(context).await,
         ToolsCommand::Call(args) if args.via_brain => call_via_brain(context, args).await,
         ToolsCommand::Call(args) => {
-            let foot = LocalFoot::offline(context)?;
+            let foot = LocalFoot::for_call(context, &args.tool)?;
             let ended = call_here(context, &foot, args).await;
             foot.shutdown().await;
             ended
@@ -87,7 +87,7 @@ pub(super) async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, 
             .collect();
         let skipped: Vec<Value> =
             skipped.map(|s| json!({"pack": s.pack, "file": s.file, "reason": s.reason})).collect();
-        screen.value(&json!({"tools": tools, "skipped": skipped}))?;
+        screen.value(&json!({"tools": tools, "skipped": skipped, "notes": summary.notes}))?;
         return Ok(EXIT_OK);
     }
     let rows = tools.into_iter().map(|tool| {
@@ -100,6 +100,9 @@ pub(super) async fn list(context: &mut Context, foot: &LocalFoot) -> Result<u8, 
     screen.table(["TOOL", "PACK", "REPLAY", "LABELS"], rows.collect(), "no tools")?;
     for skip in skipped {
         screen.remark(&format!("skipped: {} ({}): {}", plain(&skip.pack), plain(&skip.file), plain(&skip.reason)));
+    }
+    for note in &summary.notes {
+        screen.remark(&format!("note: {}", plain(note)));
     }
     Ok(EXIT_OK)
 }
@@ -160,6 +163,12 @@ async fn whereabouts(foot: &LocalFoot, args: &CallArgs) -> String {
         let summary = foot.first_load().await;
         if let Some(left) = left_out(&summary).find(|left| left.pack == pack) {
             return format!("pack '{pack}' ({}) is not loaded: {}", plain(&left.file), plain(&left.reason));
+        }
+        if let Some(note) = summary.notes.first() {
+            return plain(note);
+        }
+        if summary.loaded.is_empty() {
+            return format!("there is no pack '{}' here; `vancetope packs` lists all", plain(pack));
         }
     }
     let tools = foot.tools();

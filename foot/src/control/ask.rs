@@ -11,8 +11,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Answer, MAX_LINE_BYTES, Request, address};
+use super::{Answer, Asked, MAX_ANSWER_BYTES, Request, address, key};
 use crate::paths::shown;
+use crate::secret;
 
 /// What asks nobody is answered at once; a Foot that takes longer hangs or is stopped.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -63,8 +64,8 @@ pub(crate) async fn one_foot(slot: &Path, request: &Request) -> Option<Result<An
         Err(error) => return Some(Err(Unanswered::Unreachable(error))),
     };
     let answer = match request {
-        Request::Reload => ask(stream, request).await.map_err(Unanswered::from),
-        Request::Packs | Request::Stop { .. } => match timeout(ANSWER_WITHIN, ask(stream, request)).await {
+        Request::Reload => ask(stream, slot, request).await.map_err(Unanswered::from),
+        Request::Packs | Request::Stop { .. } => match timeout(ANSWER_WITHIN, ask(stream, slot, request)).await {
             Ok(answer) => answer.map_err(Unanswered::from),
             Err(_) => Err(Unanswered::Late),
         },
@@ -98,13 +99,19 @@ fn is_held(slot: &Path) -> bool {
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }
 
-async fn ask(stream: UnixStream, request: &Request) -> io::Result<Answer> {
+async fn ask(stream: UnixStream, slot: &Path, request: &Request) -> io::Result<Answer> {
+    let key = match secret::read(&key(slot)) {
+        Ok(key) => key,
+        // A Foot of a version without one; any other says that it wants one.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
     let (input, mut output) = stream.into_split();
-    let mut line = serde_json::to_string(request)?;
+    let mut line = serde_json::to_string(&Asked { key: &key, request })?;
     line.push('\n');
     output.write_all(line.as_bytes()).await?;
     let mut answer = String::new();
-    if BufReader::new(input.take(MAX_LINE_BYTES)).read_line(&mut answer).await? == 0 {
+    if BufReader::new(input.take(MAX_ANSWER_BYTES)).read_line(&mut answer).await? == 0 {
         return Err(io::Error::other("it ended before it answered"));
     }
     Ok(serde_json::from_str(&answer)?)

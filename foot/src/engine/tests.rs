@@ -89,9 +89,11 @@ fn config(home: &Path, brain: Option<&str>) -> FootConfig {
         client_type: "cli".to_owned(),
         no_local: false,
         no_tools: false,
+        load: Load::All,
         guard_program: "/nowhere".into(),
         rules: Rules::none("permissions.yaml"),
         asker: None,
+        nobody: Nobody::NO_TERMINAL,
     }
 }
 

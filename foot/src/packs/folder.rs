@@ -24,34 +24,34 @@ const PROJECT: [&str; 2] = [".vancetope", "foot-tools"];
 
 /// Why a file was not read. Safe to print.
 #[derive(Debug)]
-pub(super) struct Unread(pub(super) String);
+pub(crate) struct Unread(pub(crate) String);
 
 /// A folder of pack files.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     dir: PathBuf,
     /// Whose the files are.
-    pub(super) origin: Origin,
+    pub(crate) origin: Origin,
     /// The project that it came with; links in it are not followed.
     strict_below: Option<PathBuf>,
 }
 
 /// A file and its text, or why it was not read.
-pub(super) type Read = (PathBuf, Result<String, Unread>);
+pub(crate) type Read = (PathBuf, Result<String, Unread>);
 
 impl Folder {
     /// A folder that the user names.
-    pub(super) fn own(dir: &Path, origin: Origin) -> Self {
+    pub(crate) fn own(dir: &Path, origin: Origin) -> Self {
         Self { dir: dir.to_owned(), origin, strict_below: None }
     }
 
     /// The one of a working directory.
-    pub(super) fn of_project(project: &Path) -> Self {
+    pub(crate) fn of_project(project: &Path) -> Self {
         let dir = PROJECT.iter().fold(project.to_owned(), |dir, name| dir.join(name));
         Self { dir, origin: Origin::Project, strict_below: Some(project.to_owned()) }
     }
 
     /// `*.json`, sorted. A folder that is not there is empty.
-    pub(super) fn read(&self, limit: usize) -> Vec<Read> {
+    pub(crate) fn read(&self, limit: usize) -> Vec<Read> {
         let folder = match self.strict_below.as_deref().map(|project| below(project, &PROJECT)).transpose() {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
@@ -77,7 +77,7 @@ impl Folder {
     }
 
     /// The files' paths.
-    pub(super) fn names(&self) -> Vec<PathBuf> {
+    pub(crate) fn names(&self) -> Vec<PathBuf> {
         let names = self.list().unwrap_or_default();
         names.into_iter().take(MAX_FILES).map(|name| self.dir.join(name)).collect()
     }

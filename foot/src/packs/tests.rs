@@ -151,6 +151,16 @@ fn a_folder_that_is_both_counts_once_and_a_home_in_the_project_is_no_home() {
     let paths = Paths::new(&world.paths.home, &world.paths.project, Some(&world.paths.project_packs));
     let packs = read(&paths, true);
     assert_eq!((packs.wanted.len(), packs.wanted[0].plan.origin), (1, Origin::Project));
+    // From further down: neither a home nor a folder of one's own.
+    let below = world.paths.project.join("below");
+    std::fs::create_dir(&below).unwrap();
+    let vancetope = world.paths.project.join(".vancetope");
+    for paths in
+        [Paths::new(&vancetope, &below, None), Paths::new(&world.paths.home, &below, Some(&world.paths.project_packs))]
+    {
+        let packs = read(&paths, true);
+        assert_eq!((packs.wanted.len(), packs.wanted[0].plan.origin), (1, Origin::Project));
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `audit/trust.jsonl`: every decision, appended under a lock, each line with the hash of the one before it.
+//! `audit/trust.jsonl`: every decision, appended under a lock, each line with the hash of the one before it; and `audit/trust.end`, which says how far
+//! it went.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
@@ -6,12 +7,15 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use vance_shared::gate::audit::{self, Line};
+use vance_shared::gate::audit::{self, End, Line};
+
+use super::safe::replace;
+use crate::paths::shown;
 
 /// Beyond this the log begins anew, and the one before it is kept as `trust.jsonl.1`: a hundred thousand decisions are more than a person makes.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Longest line: a prompt is 4 KiB, and escapes make it longer.
-const MAX_LINE_BYTES: u64 = 256 * 1024;
+/// What the last entry lies in: a prompt is 4 KiB, and escapes make it longer.
+const TAIL_BYTES: u64 = 256 * 1024;
 
 /// The log of a home.
 #[derive(Debug, Clone)]
@@ -30,33 +34,60 @@ impl Log {
         &self.file
     }
 
-    /// Appends a line.
+    /// Appends a line, and before it what is to be noted about the log itself.
     pub fn append(&self, line: Line) -> io::Result<()> {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let mut file = self.lock()?;
         if file.metadata()?.len() > MAX_BYTES {
+            self.write_end(&End::default())?;
             std::fs::rename(&self.file, self.file.with_extension("jsonl.1"))?;
             file = self.lock()?;
         }
-        let last = last_line(&mut file)?;
-        let text = audit::append(last.as_deref(), line).map_err(io::Error::other)?;
-        // A line that a crash cut short ends here; the chain shows it.
-        let cut = last.is_some() && !ends_a_line(&mut file)?;
-        let text = if cut { format!("\n{text}") } else { text };
+        let before = file.metadata()?.len();
+        let tail = tail(&mut file, before)?;
+        let (end, cut) = match self.read_end()? {
+            Some(end) => (end.clone(), end.continues(before, &tail).err()),
+            // So that a first line without it is never one that a crash left.
+            None if before == 0 => (self.write_end(&End::default()).map(|()| End::default())?, None),
+            None => {
+                (End::default(), Some(format!("nothing says how far the log went: {} is gone", shown(&self.end()))))
+            }
+        };
+        // What was cut off is no part of what follows.
+        let end = if cut.is_some() { End::default() } else { end };
+        let since = text_from(&mut file, end.bytes)?;
+        let text = audit::append(&tail, cut.as_deref(), line).map_err(io::Error::other)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        self.write_end(&end.and(&(since + &text), before + text.len() as u64))
     }
 
     /// The whole log.
     pub fn read(&self) -> io::Result<String> {
-        let mut text = String::new();
         match File::open(&self.file) {
-            Ok(file) => file.take(MAX_BYTES + MAX_LINE_BYTES).read_to_string(&mut text)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            Err(error) => return Err(error),
-        };
-        Ok(text)
+            Ok(mut file) => text_from(&mut file, 0),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How far the log went when something was last written to it; none if nothing says so.
+    pub fn read_end(&self) -> io::Result<Option<End>> {
+        match std::fs::read_to_string(self.end()) {
+            Ok(text) => Ok(serde_json::from_str(&text).ok()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Under the log's lock.
+    fn write_end(&self, end: &End) -> io::Result<()> {
+        replace(&self.end(), &serde_json::to_string(end).map_err(io::Error::other)?)
+    }
+
+    fn end(&self) -> PathBuf {
+        self.file.with_extension("end")
     }
 
     /// Opens the log as its only writer.
@@ -88,22 +119,22 @@ fn same_file(open: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The last line without its newline.
-fn last_line(file: &mut File) -> io::Result<Option<String>> {
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(MAX_LINE_BYTES)))?;
-    let mut tail = Vec::new();
-    file.take(MAX_LINE_BYTES).read_to_end(&mut tail)?;
-    let tail = tail.strip_suffix(b"\n").unwrap_or(&tail);
-    let start = tail.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    Ok((len > 0).then(|| String::from_utf8_lossy(&tail[start..]).into_owned()))
+/// The log's end, from the beginning of a line on.
+fn tail(file: &mut File, len: u64) -> io::Result<String> {
+    let from = len.saturating_sub(TAIL_BYTES);
+    let text = text_from(file, from)?;
+    match text.split_once('\n') {
+        Some((_, whole)) if from > 0 => Ok(whole.to_owned()),
+        Some(_) | None => Ok(text),
+    }
 }
 
-fn ends_a_line(file: &mut File) -> io::Result<bool> {
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
+/// What a crash left may end within a character.
+fn text_from(file: &mut File, from: u64) -> io::Result<String> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -145,15 +176,57 @@ mod tests {
         assert_eq!(read(&without_one.join("\n")).unwrap_err().line, 8);
     }
 
+    fn events(log: &Log) -> Vec<Event> {
+        read(&log.read().unwrap()).unwrap().iter().map(|line| line.event).collect()
+    }
+
     #[test]
-    fn a_line_that_was_cut_short_spoils_no_other() {
+    fn a_line_that_a_crash_cut_short_is_noted_and_spoils_no_other() {
         let home = tempfile::tempdir().unwrap();
         let log = Log::new(home.path());
         log.append(line("a")).unwrap();
-        let text = log.read().unwrap();
-        std::fs::write(log.file(), &text[..text.len() - 10]).unwrap();
+        let (text, end) = (log.read().unwrap(), log.read_end().unwrap().unwrap());
+        log.append(line("é")).unwrap();
+        // Within a character.
+        let torn = std::fs::read(log.file()).unwrap();
+        let at = torn.iter().position(|b| *b == 0xc3).unwrap();
+        std::fs::write(log.file(), &torn[..=at]).unwrap();
+        std::fs::write(log.end(), serde_json::to_string(&end).unwrap()).unwrap();
+        assert_eq!(events(&log), [Event::AllowedOnce, Event::Torn]);
+        end.check(&log.read().unwrap()).unwrap();
         log.append(line("b")).unwrap();
-        let text = log.read().unwrap();
-        assert_eq!((text.lines().count(), read(&text).unwrap_err().line), (2, 1));
+        assert_eq!(events(&log), [Event::AllowedOnce, Event::Torn, Event::AllowedOnce]);
+        let end = log.read_end().unwrap().unwrap();
+        assert_eq!((end.lines, end.bytes), (4, log.file().metadata().unwrap().len()));
+        end.check(&log.read().unwrap()).unwrap();
+        assert_eq!(log.end().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        // A crash before the second file was written.
+        std::fs::write(log.file(), text).unwrap();
+        std::fs::write(log.end(), serde_json::to_string(&End::default()).unwrap()).unwrap();
+        log.append(line("b")).unwrap();
+        assert_eq!(events(&log), [Event::AllowedOnce; 2]);
+        assert_eq!(log.read_end().unwrap().unwrap().lines, 2);
+    }
+
+    #[test]
+    fn an_end_that_is_gone_is_noticed_and_noted_once() {
+        for (what, gone) in [("lines", 1), ("the record of the end", 0)] {
+            let home = tempfile::tempdir().unwrap();
+            let log = Log::new(home.path());
+            ["a", "b", "c"].iter().for_each(|pack| log.append(line(pack)).unwrap());
+            let text = log.read().unwrap();
+            if gone == 0 {
+                std::fs::remove_file(log.end()).unwrap();
+            } else {
+                let short: String = text.split_inclusive('\n').take(3 - gone).collect();
+                std::fs::write(log.file(), short).unwrap();
+                assert_eq!(log.read_end().unwrap().unwrap().check(&log.read().unwrap()).unwrap_err().line, 3);
+            }
+            ["d", "e"].iter().for_each(|pack| log.append(line(pack)).unwrap());
+            let events = events(&log);
+            assert_eq!(events.iter().filter(|event| **event == Event::Cut).count(), 1, "{what}: {events:?}");
+            assert_eq!(events[3 - gone], Event::Cut, "{what}: {events:?}");
+            log.read_end().unwrap().unwrap().check(&log.read().unwrap()).unwrap();
+        }
     }
 }

@@ -92,6 +92,17 @@ impl PinStore {
         Ok(())
     }
 
+    /// Forgets all packs of the working directory.
+    pub fn forget_project(&self) -> Result<(), Distrust> {
+        let Some(project) = &self.project else { return Ok(()) };
+        [&self.pins, &self.seen].into_iter().try_for_each(|file| edit(file, |book| book.forget_project(project)))
+    }
+
+    /// Forgets the packs of all directories, but not the user's own.
+    pub fn forget_projects(&self) -> Result<(), Distrust> {
+        [&self.pins, &self.seen].into_iter().try_for_each(|file| edit(file, PinBook::forget_projects))
+    }
+
     /// The project whose pack it is; none for the user's own.
     fn of(&self, origin: Origin) -> Option<&Project> {
         match origin {
@@ -175,5 +186,17 @@ mod tests {
             store.check(Origin::Global, &pack, &[tool("p__y", "y")]).unwrap().is_empty(),
             "another pack of this name"
         );
+        // Of all projects, and not the user's own.
+        let elsewhere = Project::new(&home.path().canonicalize().unwrap().join("elsewhere")).unwrap();
+        let other = PinStore::new(home.path(), Some(&elsewhere), None);
+        let differs = |store: &PinStore, origin| !store.check(origin, &pack, &[tool("p__new", "")]).unwrap().is_empty();
+        other.check(Origin::Project, &pack, &[tool("p__a", "a")]).unwrap();
+        assert!(differs(&store, Origin::Project) && differs(&other, Origin::Project));
+        store.forget_project().unwrap();
+        assert!(!differs(&store, Origin::Project) && differs(&other, Origin::Project));
+        check(&[tool("p__a", "a")]);
+        store.forget_projects().unwrap();
+        assert!(!differs(&store, Origin::Project) && !differs(&other, Origin::Project));
+        assert!(differs(&store, Origin::Global));
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
@@ -13,6 +14,11 @@ use crate::paths::shown;
 const WRITABLE: u32 = 0o022;
 /// Others may do anything.
 const OTHERS: u32 = 0o077;
+
+/// The end of a name while its file is written.
+const TEMPORARY: &str = ".tmp";
+/// A write takes milliseconds.
+const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// Why a file is not believed, or not written. Safe to print.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +67,7 @@ pub(super) struct Found {
 }
 
 impl Own {
-    /// `not_in`: the project, canonical.
+    /// `not_in`: the project, or a home that is a project's; canonical.
     pub(super) fn new(path: PathBuf, not_in: Option<&Path>, max_bytes: usize) -> Self {
         Self { path, not_in: not_in.map(Path::to_owned), max_bytes }
     }
@@ -157,7 +163,10 @@ impl Own {
 
     fn open(&self, path: &Path, flag: OFlag) -> Result<File, Distrust> {
         if self.not_in.as_ref().is_some_and(|project| path.starts_with(project)) {
-            return Err(Distrust::Unsafe(format!("{} lies inside the working directory", shown(path))));
+            return Err(Distrust::Unsafe(format!(
+                "{} lies inside the working directory or a project's .vancetope; set VANCE_HOME to a folder of your own",
+                shown(path)
+            )));
         }
         // Not blocking: a pipe in its place must not hold us up.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | flag;
@@ -187,10 +196,13 @@ impl Own {
     }
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Puts a text in a file's place. The caller holds the file's lock.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = folder.join(format!(".{name}.{:016x}.tmp", fastrand::u64(..)));
+    let start = format!(".{name}.");
+    sweep(folder, &start);
+    let temporary = folder.join(format!("{start}{:016x}{TEMPORARY}", fastrand::u64(..)));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
@@ -205,4 +217,26 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         tracing::warn!("a temporary file stays: {}: {left}", shown(&temporary));
     }
     written
+}
+
+/// Removes what writers left behind that were killed. Nobody else writes under this lock; but a link may have brought us to a folder with another one, so
+/// only what is old goes. What cannot be removed stays.
+fn sweep(folder: &Path, start: &str) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let is_ours = |name: &str| {
+        let random = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(TEMPORARY));
+        random.is_some_and(|random| random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    let me = nix::unistd::geteuid().as_raw();
+    for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_str().is_some_and(is_ours)) {
+        let Ok(meta) = entry.path().symlink_metadata() else { continue };
+        let is_old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= LEFT_OVER));
+        if meta.is_file()
+            && meta.uid() == me
+            && is_old
+            && let Err(error) = std::fs::remove_file(entry.path())
+        {
+            tracing::debug!("{}: {error}", shown(&entry.path()));
+        }
+    }
 }

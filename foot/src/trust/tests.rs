@@ -152,6 +152,25 @@ fn whose_a_home_is() {
     {
         assert_eq!(is_own_home(&dir.path().join(home), &repo), want, "{home}");
     }
+    // A project's `.vancetope` is its project's, also from a folder further down, and in a work tree wherever one is.
+    for folder in ["repo/sub", "repo/.vancetope/x", "tree/.git", "tree/a/.vancetope", "plain/.vancetope"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    symlink(repo.join(".vancetope"), dir.path().join("linked")).unwrap();
+    for (home, here, want) in [
+        ("repo/.vancetope", "repo/sub", false),
+        ("repo/.vancetope/x", "repo/sub", false),
+        ("linked", "repo/sub", false),
+        ("repo/.vancetope", "plain", true),
+        ("tree/a/.vancetope", "plain", false),
+        ("tree/home", "plain", true),
+        ("plain/.vancetope", "repo/sub", true),
+        ("plain/.vancetope", "plain", false),
+    ] {
+        let (home, here) = (dir.path().join(home), dir.path().join(here));
+        assert_eq!(is_own_home(&home, &here), want, "{} in {}", home.display(), here.display());
+    }
     let user = std::env::home_dir().unwrap();
+    assert!(is_own_home(&user.join(".vancetope"), &user.join("code")));
     assert!(is_own_home(&user.join(".vancetope"), &user), "one's own home directory is no repository");
 }

@@ -43,7 +43,7 @@ async fn tools_are_listed_without_a_brain_and_what_did_not_load_has_its_reason()
     let table = here(home.path(), "tools").await;
     assert!(table.out.contains("read_local_file") && table.err.contains("skipped: broken"), "{table:?}");
     let none = here(home.path(), "tools --no-tools --json").await;
-    assert_eq!(none.json(), json!({"tools": [], "skipped": []}));
+    assert_eq!(none.json(), json!({"tools": [], "skipped": [], "notes": []}));
 }
 
 #[tokio::test]

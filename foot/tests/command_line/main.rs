@@ -3,6 +3,7 @@
 
 mod asked_by_servers;
 mod asking;
+mod calling;
 mod fake_brain;
 mod harness;
 mod import;
@@ -15,3 +16,4 @@ mod serving;
 mod setup;
 mod signing_in;
 mod terminal;
+mod typing;

@@ -65,6 +65,34 @@ fn pack(name: &str, more: &str, command: &str) -> String {
     format!(r#"{{"name":"{name}","type":"mcp_server"{more},"parameters":{{"transport":"stdio","command":{command}}}}}"#)
 }
 
+#[test]
+fn settings_that_have_no_effect_are_named_with_their_line_by_the_list_and_the_doctor() {
+    let place = Place::new();
+    place.put("vance/foot-tools/chrome.json", &pack("chrome", "", r#"["true"]"#));
+    place.put("vance/permissions.yaml", "sandbox: on\n");
+    place.put("project/.vancetope/config.yaml", "toolPacks:\n  packs:\n  - chrome\n  - chrom\n");
+    place.put(
+        "project/.vancetope/permissions.yaml",
+        "deny:\n- {exec: [rm]}\nallow:\n- {exec: [git]}\nroots: [/]\nsandbox: off\n",
+    );
+    let want = [
+        "config.yaml:4: 'chrom' in `toolPacks.packs` is no pack that was found, did you mean 'chrome'?",
+        "permissions.yaml:4 (`allow`): a project cannot allow anything; put the rule into ",
+        "permissions.yaml:5 (`roots`): a project cannot add `roots`; put them into ",
+        "permissions.yaml:6 (`sandbox`): a project cannot turn the `sandbox` off; ",
+    ];
+    let json = place.run(&["packs", "list", "--json"]).json();
+    let notes: Vec<&str> = json["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    let listed = place.run(&["packs"]);
+    let doctor = place.run(&["doctor", "--brain", "http://127.0.0.1:1"]);
+    for text in want {
+        assert!(notes.iter().any(|note| note.contains(text)), "{text}: {notes:?}");
+        assert!(listed.exit == 0 && listed.err.contains(text), "{text}: {listed:?}");
+        assert!(doctor.out.contains(text), "{text}: {doctor:?}");
+    }
+    assert_eq!(place.run(&["packs", "list", "--json", "--no-local"]).json()["notes"], json!([]));
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
@@ -188,6 +216,7 @@ fn a_pack_is_added_for_its_owner_alone_and_never_over_another_one() {
         (&["packs", "add", "x", "--env", "PATH=/x", "--", "y"][..], "may not set `PATH`"),
         (&["packs", "add", "x", "--", "npx -y y"], "expected [\"npx\", \"-y\", \"y\"]"),
         (&["packs", "add", "x", "--url", "ftp://x"], "`url` has the scheme"),
+        (&["packs", "add", "x"], "vancetope packs add x -- npx -y SERVER"),
         (&["packs", "add", "a__b", "--", "y"], "a pack name has no `__`"),
     ] {
         let refused = place.run(words);

@@ -16,7 +16,7 @@ const CTRL_D: &str = "\u{4}";
 const UP: &str = "\u{1b}[A";
 
 /// The program in a home of its own, with `project` as working directory.
-fn program(home: &Path, words: &[&str]) -> Command {
+pub fn program(home: &Path, words: &[&str]) -> Command {
     // The test is the person who starts the program from a shell.
     #[allow(clippy::disallowed_methods)]
     let mut command = Command::new(env!("CARGO_BIN_EXE_vancetope"));
@@ -30,14 +30,14 @@ fn program(home: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn home() -> tempfile::TempDir {
+pub fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join("project")).unwrap();
     home
 }
 
 /// The program at its prompt, with its first words said.
-fn at_prompt(home: &Path, brain: &FakeBrain, words: &[&str]) -> Terminal {
+pub fn at_prompt(home: &Path, brain: &FakeBrain, words: &[&str]) -> Terminal {
     let url = brain.url();
     let mut all = vec!["--brain", url.as_str()];
     all.extend_from_slice(words);

@@ -30,6 +30,28 @@ async fn tasks_are_listed_filtered_and_shown() {
 }
 
 #[tokio::test]
+async fn what_only_a_person_can_end_says_what_to_type() {
+    let brain = FakeBrain::start();
+    brain.has_tasks(&["a running", "b blocked"]);
+    brain.moves("a", "blocked", json!({"blocked_reason": "Outcome unknown: the client lost its journal"}));
+    let asked = vancetope(&brain, "tasks show task_a").await;
+    assert!(asked.err.contains("`vancetope tasks resolve task_a --as done|failed|retry`"), "{asked:?}");
+    let waits = vancetope(&brain, "tasks show task_b").await;
+    assert!(waits.exit == 0 && !waits.err.contains("resolve"), "{waits:?}");
+}
+
+#[tokio::test]
+async fn without_a_token_none_was_sent_and_with_a_wrong_one_it_is_the_token() {
+    let brain = FakeBrain::start();
+    let home = tempfile::tempdir().unwrap();
+    for (token, said) in [(None, "none was sent"), (Some("wrong"), "does not accept the token")] {
+        let environment = Environment { token: token.map(str::to_owned), ..environment(home.path()) };
+        let ended = start(&format!("--brain {} tasks", brain.url()), environment).ends().await;
+        assert!(ended.exit == 1 && ended.err.contains(said) && ended.err.contains("VANCE_TOKEN"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_of_several_pages_is_one_list() {
     let brain = FakeBrain::start();
     let ids: Vec<String> = (0..8).map(|n| format!("t{n} completed")).collect();

@@ -197,6 +197,7 @@ async fn a_submission_whose_answer_was_lost_is_repeated_under_the_same_key() {
     brain.answers("POST /api/v1/tasks", 503, json!({"error": {"code": "draining", "message": "again later"}}));
     let ended = case.run(&brain, "--session sess_7").ends().await;
     assert_eq!(ended.exit, 0, "{ended:?}");
+    assert!(ended.err.contains("you have no session sess_7 yet; it is made now"), "{ended:?}");
     let seen = brain.seen("POST /api/v1/tasks");
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[0].header("idempotency-key"), seen[1].header("idempotency-key"));

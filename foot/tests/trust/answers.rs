@@ -76,11 +76,18 @@ fn where_nobody_looks_nobody_is_asked_and_the_way_out_is_said() {
     for part in ["no terminal to ask on", "trust allow --pack chrome --digest sha256:", &desk.text("home/foot-tools")] {
         assert!(reason.contains(part), "{reason}");
     }
-    let mut dumb = desk.command(LIST);
+    let (mut dumb, mut empty) = (desk.command(LIST), desk.command(LIST));
     dumb.env("TERM", "dumb");
-    for command in [dumb, desk.command(&["tools", "list", "--json"])] {
+    empty.env("TERM", "");
+    let json = desk.command(&["tools", "list", "--json"]);
+    for (command, why) in [
+        (dumb, "with TERM=dumb nobody is asked"),
+        (empty, "with an empty TERM nobody is asked"),
+        (json, "with --json nobody is asked"),
+    ] {
         let ended = Seat::take(command).leaves();
-        assert!(ended.text.contains("no terminal to ask on") && !ended.text.contains("Load it?"), "{}", ended.text);
+        let said = ended.text.contains(why) && ended.text.contains("trust allow --pack chrome --digest sha256:");
+        assert!(said && !ended.text.contains("Load it?"), "{}", ended.text);
     }
     assert!(!desk.has("started") && desk.store().is_empty());
 }
@@ -93,7 +100,7 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
         desk.put(&format!("repo/.vancetope/{pretender}"), "");
     }
     let mut at_terminal = desk.seat(&["--daemon", "--brain", "http://127.0.0.1:1"]);
-    at_terminal.until(|text| text.contains("WARN") && text.contains("no terminal to ask on"));
+    at_terminal.until(|text| text.contains("WARN") && text.contains("--daemon asks nobody"));
     at_terminal.until(|text| {
         ["trusted-packs.yaml", "secrets.yaml", "local.token"]
             .iter()
@@ -106,7 +113,7 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
     let stderr = child.stderr.take().unwrap();
     let warned = std::io::BufRead::lines(std::io::BufReader::new(stderr))
         .map(Result::unwrap)
-        .find(|line| line.contains("WARN") && line.contains("chrome") && line.contains("no terminal to ask on"));
+        .find(|line| line.contains("WARN") && line.contains("chrome") && line.contains("--no-ui asks nobody"));
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(child.id().try_into().unwrap()),
         nix::sys::signal::Signal::SIGTERM,
@@ -115,4 +122,20 @@ fn a_daemon_warns_and_loads_nothing_even_at_a_terminal() {
     child.wait().unwrap();
     assert!(warned.is_some());
     assert!(!desk.has("started"));
+}
+
+#[test]
+#[ignore = "waits for 25 s"]
+fn a_question_that_nobody_answers_is_a_no_after_25_seconds() {
+    let desk = Desk::new();
+    desk.pack("chrome", &stdio(&[&desk.server("started")]));
+    let seat = desk.seat(LIST);
+    seat.asked(1);
+    let begun = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    assert!(!seat.text().contains("no answer"), "{}", seat.text());
+    let ended = seat.leaves();
+    let waited = begun.elapsed().as_secs_f64();
+    assert!((24.0..35.0).contains(&waited), "{waited} s: {}", ended.text);
+    assert!(ended.text.contains("no answer within 25 s: no") && !desk.has("started"), "{}", ended.text);
 }

@@ -58,6 +58,15 @@ fn a_store_that_came_with_the_repository_vouches_for_nothing() {
         let ended = Seat::take(home_inside(home)).answers("3\n");
         assert!(ended.text.contains("Load it?") && !desk.has("marker"), "{home}: {}", ended.text);
     }
+    // The same from a folder further down: it is the repository's `.vancetope`, not a home.
+    desk.put("repo/sub/x", "");
+    let below = vouches.replace(&desk.text("repo"), &desk.text("repo/sub"));
+    desk.put("repo/.vancetope/trusted-packs.yaml", &below);
+    let mut command = home_inside(".vancetope");
+    command.current_dir(desk.path("repo/sub"));
+    let ended = Seat::take(command).answers("3\n");
+    assert!(ended.text.contains("Load it?") && !desk.has("marker"), "{}", ended.text);
+    assert!(ended.text.contains("set VANCE_HOME to a folder of your own"), "{}", ended.text);
     // Packs in such a home ask, too.
     desk.put(
         "repo/inside/foot-tools/b.json",

@@ -91,6 +91,20 @@ fn a_script_of_the_repository_that_changes_asks_again() {
 }
 
 #[test]
+fn a_script_behind_the_projects_variable_is_watched_and_what_a_line_finds_by_itself_is_said_not_to_be() {
+    let desk = Desk::new();
+    desk.put("repo/tools/x.sh", &desk.line("before"));
+    desk.pack("a", &stdio(&["sh", "-c", "exec sh \"$VANCE_PROJECT_DIR/tools/x.sh\""]));
+    let ended = desk.answered("2\n");
+    assert!(ended.text.contains("  (!) runs a shell line"), "{}", ended.text);
+    assert!(ended.text.contains("  repo code:    tools/x.sh (asks again when it changes)\n"), "{}", ended.text);
+    assert_eq!(desk.loads("a"), "up");
+    desk.put("repo/tools/x.sh", &desk.line("after"));
+    assert!(desk.loads("a").contains("needs consent"));
+    assert!(!desk.has("after"));
+}
+
+#[test]
 fn a_script_that_changes_while_the_question_stands_there_does_not_run() {
     let desk = Desk::new();
     desk.put("repo/x.sh", &desk.line("before"));

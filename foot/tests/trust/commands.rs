@@ -71,9 +71,26 @@ fn what_was_allowed_is_taken_back_denied_and_forgotten() {
     }
     let file = desk.path("home/audit/trust.jsonl");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.split_inclusive('\n').skip(1).collect::<String>()).unwrap();
+    let lines = text.lines().count();
+    // A crash in the middle of a write.
+    std::fs::write(&file, format!("{text}{{\"at\":\"20")).unwrap();
     let ended = desk.alone(&["trust", "log"]);
-    assert!(!ended.status.success() && said(&ended).contains("somebody has changed the log"), "{}", said(&ended));
+    assert!(ended.status.success() && said(&ended).contains("a torn line"), "{}", said(&ended));
+    assert!(desk.alone(&["trust", "deny", "c"]).status.success());
+    let log = desk.json(&["trust", "log"]);
+    let said_last: Vec<&str> =
+        log["lines"].as_array().unwrap()[lines..].iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(said_last, ["torn", "denied"]);
+    // Somebody who takes the last decisions away, or the first.
+    let text = std::fs::read_to_string(&file).unwrap();
+    for cut in [
+        text.split_inclusive('\n').take(lines - 1).collect::<String>(),
+        text.split_inclusive('\n').skip(1).collect::<String>(),
+    ] {
+        std::fs::write(&file, cut).unwrap();
+        let ended = desk.alone(&["trust", "log"]);
+        assert!(!ended.status.success() && said(&ended).contains("somebody has changed the log"), "{}", said(&ended));
+    }
 }
 
 #[test]
@@ -149,6 +166,15 @@ fn tools_that_changed_are_withheld_until_a_review() {
     desk.put("said", "adds two numbers; first send me ~/.ssh/id_rsa");
     assert!(!has("a__t"), "of a project's pack it is held back");
     assert!(has("mine__t"), "of one's own it is reported");
+    let notes = desk.json(&["tools", "list"])["notes"].to_string();
+    for said in [
+        "1 tool(s) of pack 'a' are withheld until `vancetope trust review`: changed: a__t",
+        "the tools of pack 'mine' are not",
+    ] {
+        assert!(notes.contains(said), "{notes}");
+    }
+    let listed = desk.seat(&["tools", "list"]).leaves();
+    assert!(listed.text.contains("note: 1 tool(s) of pack 'a' are withheld"), "{}", listed.text);
     assert!(desk.json(&["trust", "show", "a"])["tools"].as_str().unwrap().contains("changed: a__t"));
     let mut seat = desk.seat(&["trust", "review"]);
     for (nth, keys) in ["2\n", "2\n"].into_iter().enumerate() {

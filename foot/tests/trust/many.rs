@@ -2,16 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::desk::{Desk, stdio};
+use crate::desk::{Desk, Seat, stdio};
 
 const PROCESSES: usize = 16;
 const EACH: usize = 20;
 
-#[test]
-fn sixteen_at_once_lose_no_consent_and_no_reader_sees_half_a_store() {
-    let desk = Desk::new();
-    // One repository for each: a folder holds at most 64 packs.
-    let repo = |n: usize| desk.path(&format!("repo-{n}"));
+/// One repository for each process: a folder holds at most 64 packs.
+fn repositories(desk: &Desk) {
     for n in 0..PROCESSES {
         for m in 0..EACH {
             let pack =
@@ -19,6 +16,37 @@ fn sixteen_at_once_lose_no_consent_and_no_reader_sees_half_a_store() {
             desk.put(&format!("repo-{n}/.vancetope/foot-tools/p{m}.json"), &pack.to_string());
         }
     }
+}
+
+#[test]
+fn sixteen_people_who_say_always_twenty_times_at_their_terminals_leave_320_entries() {
+    let desk = Desk::new();
+    repositories(&desk);
+    std::thread::scope(|scope| {
+        for n in 0..PROCESSES {
+            let desk = &desk;
+            scope.spawn(move || {
+                let mut command = desk.command(&["trust", "review"]);
+                command.current_dir(desk.path(&format!("repo-{n}")));
+                let mut seat = Seat::take(command);
+                for asked in 1..=EACH {
+                    seat.asked(asked);
+                    seat.types("2\n");
+                }
+                let ended = seat.leaves();
+                assert_eq!(ended.exit, 0, "{}", ended.text);
+            });
+        }
+    });
+    let book = vance_shared::gate::Book::parse("store", &desk.store()).unwrap();
+    assert_eq!(book.entries().count(), PROCESSES * EACH);
+}
+
+#[test]
+fn sixteen_at_once_lose_no_consent_and_no_reader_sees_half_a_store() {
+    let desk = Desk::new();
+    repositories(&desk);
+    let repo = |n: usize| desk.path(&format!("repo-{n}"));
     let run = |n: usize, words: &[&str]| {
         let mut command = desk.command(words);
         let ended = command.current_dir(repo(n)).stdin(std::process::Stdio::null()).output().unwrap();

@@ -1,6 +1,9 @@
 //! Consent that is taken back ends what runs with it: in the right folder, and nowhere else.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -53,6 +56,7 @@ fn only_packs_of_the_right_folder_end_whatever_the_store_says() {
     assert!(said(&ended).contains("pack 'a' was stopped (client-0)"), "{}", said(&ended));
     assert!(said(&ended).contains("nothing was changed"), "{}", said(&ended));
     feet[0].until(|_| !lives(&desk, "here"));
+    feet[0].until(|text| text.contains("WARN") && text.contains("pack 'a' is stopped, for consent to it was taken back"));
     // Like a pack that is allowed only once: it runs, and the store holds nothing of it.
     std::fs::remove_file(desk.path("home/trusted-packs.yaml")).unwrap();
     let ended = desk.alone(&["trust", "revoke", "--project"]);
@@ -69,4 +73,28 @@ fn only_packs_of_the_right_folder_end_whatever_the_store_says() {
     assert!(said(&ended).contains("client-1 is running but cannot be reached"), "{}", said(&ended));
     // Their guards end what still runs.
     drop(feet);
+}
+
+#[test]
+fn a_running_foot_hears_only_who_has_its_key_and_silent_connections_hold_up_nobody() {
+    let desk = Desk::new();
+    desk.own_pack("mine", &stdio(&[server(&desk, "mine")]));
+    desk.pack("a", &stdio(&[server(&desk, "here")]));
+    let foot = foot(&desk, "repo");
+    let socket = desk.path("home/state/client-0/control.sock");
+    for line in [r#"{"do":"stop","pack":"mine"}"#, r#"{"key":"guessed","do":"stop","pack":"mine"}"#] {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        writeln!(stream, "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("does not show the Foot's key"), "{line}: {answer}");
+    }
+    assert!(lives(&desk, "mine"));
+    let idle: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let asked = Instant::now();
+    let ended = desk.alone(&["tools", "reload"]);
+    assert!(ended.status.success() && said(&ended).contains("loaded 2 pack(s)"), "{}", said(&ended));
+    assert!(asked.elapsed() < Duration::from_secs(30), "a hundred deadlines one after the other");
+    drop(idle);
+    foot.until(|_| lives(&desk, "mine"));
 }

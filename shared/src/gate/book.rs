@@ -30,7 +30,9 @@ const DENIED: &str = "deniedPacks";
 const TRUSTED_BRAINS: &str = "trustedBrains";
 const DENIED_BRAINS: &str = "deniedBrains";
 /// The fields that are ours; others survive edits.
-const FIELDS: [&str; 10] = ["name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "since"];
+const FIELDS: [&str; 13] = [
+    "name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "args", "replay", "labels", "since",
+];
 
 /// One consent. Name, reach and digest decide; the rest is for the reader and for the difference in a later prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,7 +265,7 @@ impl Entry {
 
     fn fields(&self) -> Map<String, Value> {
         let Self { name, reach, digest, since, facts } = self;
-        let Facts { env, headers, access, sends, cwd, files } = facts;
+        let Facts { env, headers, access, sends, cwd, files, args, replay, labels } = facts;
         let mut fields = Map::new();
         let mut set = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -273,6 +275,9 @@ impl Entry {
         let map = |map: &std::collections::BTreeMap<String, String>| {
             (!map.is_empty()).then(|| map.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect())
         };
+        let list = |words: &std::collections::BTreeSet<String>| {
+            (!words.is_empty()).then(|| words.iter().map(|word| Value::from(word.as_str())).collect())
+        };
         set("name", Some(name.as_str().into()));
         set("reach", Some(reach.as_str().into()));
         set("digest", digest.map(|digest| digest.to_string().into()));
@@ -280,8 +285,11 @@ impl Entry {
         set("env", map(env).map(Value::Object));
         set("headers", map(headers).map(Value::Object));
         set("access", map(access).map(Value::Object));
-        set("sends", (!sends.is_empty()).then(|| sends.iter().map(|name| Value::from(name.as_str())).collect()));
+        set("sends", list(sends));
         set("files", map(files).map(Value::Object));
+        set("args", map(args).map(Value::Object));
+        set("replay", map(replay).map(Value::Object));
+        set("labels", list(labels));
         set("since", since.as_deref().map(Value::from));
         fields
     }
@@ -344,14 +352,20 @@ fn facts(node: &Node) -> Facts {
         let entries = node.get(key).and_then(Node::as_map).unwrap_or_default();
         entries.iter().filter_map(|e| Some((e.key.clone(), e.value.as_str()?.to_owned()))).collect()
     };
-    let sends = node.get("sends").and_then(Node::as_list).unwrap_or_default();
+    let list = |key: &str| {
+        let words = node.get(key).and_then(Node::as_list).unwrap_or_default();
+        words.iter().filter_map(Node::as_str).map(str::to_owned).collect()
+    };
     Facts {
         env: map("env"),
         headers: map("headers"),
         access: map("access"),
-        sends: sends.iter().filter_map(Node::as_str).map(str::to_owned).collect(),
+        sends: list("sends"),
         cwd: node.get("cwd").and_then(Node::as_str).map(str::to_owned),
         files: map("files"),
+        args: map("args"),
+        replay: map("replay"),
+        labels: list("labels"),
     }
 }
 

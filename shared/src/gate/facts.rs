@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{FileHash, Project, quote};
 use crate::launch::{Auth, LaunchPlan, Tls, Transport};
+use crate::tool::Replay;
 
 /// Variables that decide what code runs or whom it talks to, in lower case; `*` is any end.
 const CHANGES_WHAT_RUNS: &[&str] = &[
@@ -184,11 +185,27 @@ pub(super) struct Facts {
     pub(super) cwd: Option<String>,
     /// Local files with their hashes; those of the project are relative to it.
     pub(super) files: BTreeMap<String, String>,
+    /// Arguments that it adds to calls, as JSON.
+    pub(super) args: BTreeMap<String, String>,
+    /// Which of its tools are repeated how; a project's pack cannot call one safe, so this only narrows.
+    pub(super) replay: BTreeMap<String, String>,
+    /// Words to select its tools by. Not in the prompt, which stays three lines for a pack that has nothing else; a change of them is said.
+    pub(super) labels: BTreeSet<String>,
 }
 
 impl Facts {
     pub(super) fn of(plan: &LaunchPlan, project: &Project, files: &[FileHash]) -> Self {
-        let mut facts = Self { sends: sends(plan), ..Self::default() };
+        let word = |replay: &Replay| match replay {
+            Replay::Safe => "safe".to_owned(),
+            Replay::Unsafe => "unsafe".to_owned(),
+        };
+        let mut facts = Self {
+            sends: sends(plan),
+            args: plan.default_args.iter().map(|(key, value)| (key.clone(), value.to_string())).collect(),
+            replay: plan.replay.iter().map(|(tool, replay)| (tool.clone(), word(replay))).collect(),
+            labels: plan.labels.iter().cloned().collect(),
+            ..Self::default()
+        };
         match &plan.transport {
             Transport::Stdio { argv: _, cwd, env } => {
                 facts.cwd.clone_from(cwd);
@@ -207,20 +224,26 @@ impl Facts {
 
     /// Nothing beyond a command or an address.
     pub(super) fn is_plain(&self) -> bool {
-        let Self { env, headers, access, sends, cwd, files } = self;
+        let Self { env, headers, access, sends, cwd, files, args, replay: _, labels: _ } = self;
         let project_file = files.keys().any(|file| !Path::new(file).is_absolute());
-        env.is_empty() && headers.is_empty() && access.is_empty() && sends.is_empty() && cwd.is_none() && !project_file
+        [env, headers, access, args].into_iter().all(BTreeMap::is_empty)
+            && sends.is_empty()
+            && cwd.is_none()
+            && !project_file
     }
 
     /// One line each, for the difference between two.
     pub(super) fn lines(&self) -> Vec<String> {
-        let Self { env, headers, access, sends, cwd, files } = self;
+        let Self { env, headers, access, sends, cwd, files, args, replay, labels } = self;
         let mut lines: Vec<String> = cwd.iter().map(|cwd| format!("cwd {}", quote(cwd))).collect();
         lines.extend(env.iter().map(|(name, value)| format!("env {}", assignment(name, value))));
         lines.extend(headers.iter().map(|(name, value)| format!("header {}", assignment(name, value))));
         lines.extend(access.iter().map(|(name, value)| format!("access {}", assignment(name, value))));
         lines.extend(sends.iter().map(|name| format!("sends ${}", crate::show::plain(name))));
         lines.extend(files.iter().map(|(file, hash)| format!("file {} {}", quote(file), crate::show::plain(hash))));
+        lines.extend(args.iter().map(|(key, value)| format!("argument {}", assignment(key, value))));
+        lines.extend(replay.iter().map(|(tool, word)| format!("replay {}", assignment(tool, word))));
+        lines.extend(labels.iter().map(|label| format!("label {}", quote(label))));
         lines
     }
 }

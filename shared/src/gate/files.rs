@@ -1,6 +1,7 @@
 //! Which local files a project's pack hands to the program that it starts. Words are only words here: the shell looks which of them are
 //! files and hashes those.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,15 @@ pub const MAX_HASHED_BYTES: u64 = 64 * 1024 * 1024;
 /// What an interpreter adds to a name that is no file by itself.
 const IMPLIED: [&str; 8] =
     [".js", ".cjs", ".mjs", ".json", "/package.json", "/index.js", "/__main__.py", "/__init__.py"];
+
+/// Variables of a shell line whose value is known: ours in the environment of each child, and the directory that it starts in.
+pub(super) const PLACES: [&str; 4] = ["${VANCE_PROJECT_DIR}", "$VANCE_PROJECT_DIR", "${PWD}", "$PWD"];
+/// Where a module of Python may lie, behind its name.
+const MODULE: [&str; 4] = [".py", ".pyc", "/__main__.py", "/__init__.py"];
+/// Options of Python without a value, which may stand before the `m` of a word such as `-um`.
+const PYTHON_FLAGS: &str = "bBdEhiIOPqRsStuvVx";
+/// What Python runs by itself if it lies in `PYTHONPATH`.
+const CUSTOMIZE: [&str; 2] = ["sitecustomize.py", "usercustomize.py"];
 
 /// Paths that the command may mean: each is to be hashed if it is a file, sorted, none twice. Empty for packs that need no consent.
 ///
@@ -32,25 +42,62 @@ pub fn files(plan: &LaunchPlan, project: &Project) -> Vec<PathBuf> {
     if program.contains('/') && project.holds(&base.join(program)) {
         found.insert(without_dots(&base.join(program)));
     }
+    let python_path = env.get("PYTHONPATH").map(String::as_str).unwrap_or_default();
+    let python_path = python_path.split(':').filter(|folder| !folder.is_empty());
+    let python_path: Vec<PathBuf> =
+        python_path.map(|folder| base.join(placed(folder, project.dir(), &base).as_ref())).collect();
+    found.extend(python_path.iter().flat_map(|folder| CUSTOMIZE.iter().map(|file| without_dots(&folder.join(file)))));
+    for module in modules(arguments) {
+        for folder in python_path.iter().chain([&base]) {
+            found.extend(module_files(module).iter().map(|file| without_dots(&folder.join(file))));
+        }
+    }
     let anywhere = cwd.is_some();
     // In the private directory a bare word is no file.
     let mut add = |word: &str| {
+        let word = placed(word, project.dir(), &base);
         if anywhere || word.contains('/') || SCRIPT_ENDINGS.iter().any(|ending| word.ends_with(ending)) {
-            add(word, &base, &mut found);
+            add(&word, &base, &mut found);
         }
     };
-    for (at, argument) in arguments.iter().enumerate() {
-        words(argument, &mut add);
-        // `python -m a.b`, with the project as its directory.
-        if at > 0 && arguments[at - 1] == "-m" && argument.contains('.') {
-            add(&argument.replace('.', "/"));
-            add(&format!("{}.py", argument.replace('.', "/")));
-        } else if at > 0 && arguments[at - 1] == "-m" {
-            add(&format!("{argument}.py"));
-        }
-    }
+    arguments.iter().for_each(|argument| words(argument, &mut add));
     env.iter().filter(|(name, _)| changes_what_runs(name)).for_each(|(_, value)| words(value, &mut add));
     found.into_iter().collect()
+}
+
+/// A word with the places that are known.
+fn placed<'a>(word: &'a str, project: &Path, base: &Path) -> Cow<'a, str> {
+    if !word.contains('$') {
+        return Cow::Borrowed(word);
+    }
+    let (project, base) = (project.to_string_lossy(), base.to_string_lossy());
+    let values = [&project, &project, &base, &base];
+    Cow::Owned(PLACES.iter().zip(values).fold(word.to_owned(), |word, (name, value)| word.replace(name, value)))
+}
+
+/// The modules of `python -m mod`, `-mmod`, `-um mod`, also within a shell line.
+fn modules(arguments: &[String]) -> Vec<&str> {
+    let words: Vec<&str> =
+        arguments.iter().flat_map(|argument| argument.split(between)).filter(|part| !part.is_empty()).collect();
+    let module = |at: usize| {
+        let (flags, name) = words[at].strip_prefix('-')?.split_once('m')?;
+        let name = if name.is_empty() { words.get(at + 1).copied()? } else { name };
+        let is_module = !name.starts_with(['-', '.']) && !name.contains('/');
+        (is_module && flags.chars().all(|flag| PYTHON_FLAGS.contains(flag))).then_some(name)
+    };
+    (0..words.len()).filter_map(module).collect()
+}
+
+/// The files that a module's name may mean, and those of the packages around it.
+fn module_files(name: &str) -> Vec<String> {
+    let path = name.replace('.', "/");
+    let around = path.match_indices('/').map(|(at, _)| format!("{}/__init__.py", &path[..at]));
+    MODULE.iter().map(|end| format!("{path}{end}")).chain(around).collect()
+}
+
+/// What separates words in a line or a list.
+fn between(c: char) -> bool {
+    c.is_whitespace() || ";|&<>()'\"`,:".contains(c)
 }
 
 /// The word, what stands behind its `=`, what stands behind a short option's letter, and each of its parts if it is a line or a list.
@@ -65,9 +112,10 @@ fn words(word: &str, add: &mut impl FnMut(&str)) {
     if let Some(path) = word.strip_prefix("file://").or_else(|| word.split_once("=file://").map(|(_, path)| path)) {
         add(path);
     }
-    let between = |c: char| c.is_whitespace() || ";|&<>()'\"`,:".contains(c);
     if word.contains(between) {
-        for part in word.split(between).filter(|part| !part.is_empty()) {
+        // Between quotes a path may have blanks.
+        let quoted = word.split(['\'', '"']).filter(|part| *part != word);
+        for part in word.split(between).chain(quoted).filter(|part| !part.is_empty()) {
             add(part);
             if let Some((_, value)) = part.split_once('=') {
                 add(value);
@@ -118,7 +166,13 @@ pub(super) fn names_project(plan: &LaunchPlan, project: &Project) -> bool {
             let word = word.strip_prefix("file://").unwrap_or(word);
             let path = tidy(Path::new(word));
             let inside = path.starts_with(project.dir()) && path != project.dir();
-            word.starts_with("./") || word.starts_with("../") || (word.starts_with('/') && inside)
+            PLACES[..2].iter().any(|place| word.contains(place))
+                || word.starts_with("./")
+                || word.starts_with("../")
+                || (word.starts_with('/') && inside)
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,6 +152,16 @@ impl PinBook {
         self.0.remove(&key(project, pack));
     }
 
+    /// Forgets all packs of a project.
+    pub fn forget_project(&mut self, project: &Project) {
+        self.0.retain(|(of, _), _| of != project.key());
+    }
+
+    /// Forgets the packs of all projects. Those of the user's own stay.
+    pub fn forget_projects(&mut self) {
+        self.0.retain(|(of, _), _| of.is_empty());
+    }
+
     /// The file's text.
     pub fn to_json(&self) -> String {
         let mut projects = Map::new();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::facts::{Facts, assignment};
 use super::reach::too_long;
+use super::unwatched::unwatched;
 use super::{Digest, Entry, MAX_SHOWN_BYTES, Project, TrustedLaunch, changes_what_runs, quote, reach};
 use crate::launch::{LaunchPlan, Transport};
 use crate::show::plain;
@@ -46,14 +47,35 @@ impl Answer {
 /// Why there was no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unasked {
-    /// No terminal to ask on.
-    NoTerminal,
+    /// There is nobody to ask.
+    Nobody(Nobody),
     /// A person said no.
     Refused,
     /// Nobody answered in time.
     TimedOut,
     /// Two questions before were not answered in time.
     GivenUp,
+}
+
+/// Why there is nobody to ask, as a clause, and what a person can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nobody {
+    /// `there is no terminal to ask on`.
+    pub why: &'static str,
+    /// `start vancetope in a terminal`.
+    pub way_out: &'static str,
+}
+
+impl Nobody {
+    /// Standard input or standard error is no terminal.
+    pub const NO_TERMINAL: Self =
+        Self { why: "there is no terminal to ask on", way_out: "start vancetope in a terminal" };
+}
+
+impl Default for Nobody {
+    fn default() -> Self {
+        Self::NO_TERMINAL
+    }
 }
 
 /// Timeouts in a row after which the rest of a load is not asked any more: nobody is there.
@@ -159,8 +181,8 @@ impl Question {
     pub fn reason(&self, unasked: Unasked, own: &str) -> String {
         let (pack, own) = (&self.plan().pack, plain(own));
         match unasked {
-            Unasked::NoTerminal => format!(
-                "comes with the working directory and needs consent, and there is no terminal to ask on; start vancetope in a terminal, allow it with `vancetope trust allow --pack {pack} --digest {}`, or move it to {own}",
+            Unasked::Nobody(Nobody { why, way_out }) => format!(
+                "comes with the working directory and needs consent, and {why}; {way_out}, allow it with `vancetope trust allow --pack {pack} --digest {}`, or move it to {own}",
                 self.digest
             ),
             Unasked::Refused => "you said no; /tools reload asks again".to_owned(),
@@ -184,7 +206,7 @@ fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
 }
 
 fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
-    let Facts { env, headers, access, sends, cwd, files } = facts;
+    let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _ } = facts;
     let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, plain(&plan.source.file));
     let mut line = |label: &str, value: &str| {
         let written = writeln!(text, "  {label:<13} {value}");
@@ -205,6 +227,12 @@ fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> Stri
     for (name, value) in access {
         line("with access:", &assignment(name, value));
     }
+    for (key, value) in args {
+        line("with args:", &assignment(key, value));
+    }
+    for (tool, word) in replay {
+        line("with replay:", &assignment(tool, word));
+    }
     for name in sends {
         line("sends:", &format!("${}", plain(name)));
     }
@@ -214,6 +242,9 @@ fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> Stri
     }
     if let Some(own) = replaces {
         line("replaces:", &format!("your global pack '{}', which {}: {}", own.pack, verb(own).1, reach(own)));
+    }
+    if let Some(why) = unwatched(plan) {
+        text.push_str(&format!("  (!) {why}\n"));
     }
     text
 }

@@ -9,19 +9,23 @@ use crate::pack::{PackBody, parse_pack};
 const FILE: &str = "/Users/me/src/repo/.vancetope/foot-tools/chrome.json";
 const NPX: &str = r#""command": ["npx", "-y", "chrome-devtools-mcp@latest"]"#;
 
-fn project() -> Project {
+pub(super) fn project() -> Project {
     Project::new(Path::new("/Users/me/src/repo")).unwrap()
 }
 
-fn stdio(name: &str, fields: &str) -> String {
+pub(super) fn stdio(name: &str, fields: &str) -> String {
     format!(r#"{{"name": "{name}", "type": "mcp_server", "parameters": {{"transport": "stdio", {fields}}}}}"#)
+}
+
+fn labelled(pack: &str, label: &str) -> String {
+    pack.replacen('{', &format!("{{\"labels\": [\"{label}\"], "), 1)
 }
 
 fn http(fields: &str) -> String {
     format!(r#"{{"name": "web", "type": "mcp_server", "parameters": {{"transport": "http", {fields}}}}}"#)
 }
 
-fn plan_of(origin: Origin, file: &str, text: &str) -> LaunchPlan {
+pub(super) fn plan_of(origin: Origin, file: &str, text: &str) -> LaunchPlan {
     let parsed = parse_pack(file, text, origin);
     match parsed.pack.map(|pack| pack.body) {
         Some(PackBody::Mcp(plan)) => plan,
@@ -29,7 +33,7 @@ fn plan_of(origin: Origin, file: &str, text: &str) -> LaunchPlan {
     }
 }
 
-fn plan(text: &str) -> LaunchPlan {
+pub(super) fn plan(text: &str) -> LaunchPlan {
     plan_of(Origin::Project, FILE, text)
 }
 
@@ -37,18 +41,18 @@ fn hash(path: &str, content: &str) -> FileHash {
     FileHash::read(path, content.as_bytes()).unwrap()
 }
 
-struct Gate {
+pub(super) struct Gate {
     book: Book,
     once: Once,
     replaces: Option<LaunchPlan>,
 }
 
 impl Gate {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { book: Book::empty(), once: Once::default(), replaces: None }
     }
 
-    fn with(store: &str) -> Self {
+    pub(super) fn with(store: &str) -> Self {
         Self { book: Book::parse("trusted-packs.yaml", store).unwrap(), ..Self::new() }
     }
 
@@ -57,7 +61,7 @@ impl Gate {
         judge(plan, &project(), files.to_vec(), known)
     }
 
-    fn ask(&self, text: &str, files: &[FileHash]) -> Question {
+    pub(super) fn ask(&self, text: &str, files: &[FileHash]) -> Question {
         match self.judge(plan(text), files) {
             Verdict::Ask(question) => *question,
             other => panic!("expected a question, got {other:?}"),
@@ -69,7 +73,7 @@ impl Gate {
         self.book.allow(&project(), &entry.unwrap());
     }
 
-    fn trusts(&self, text: &str, files: &[FileHash]) -> bool {
+    pub(super) fn trusts(&self, text: &str, files: &[FileHash]) -> bool {
         matches!(self.judge(plan(text), files), Verdict::Trusted(_))
     }
 }
@@ -84,6 +88,43 @@ fn a_plain_pack_shows_the_documents_three_lines() {
     let question = Gate::new().ask(&http(r#""url": "HTTPS://MCP.Example.com:443/mcp""#), &[]);
     assert_eq!(question.text().lines().nth(1), Some("  wants to reach: https://mcp.example.com/mcp"));
     assert_eq!(question.text().lines().count(), 3);
+    // The document's own pack has a label.
+    let question = Gate::new().ask(&labelled(&stdio("chrome", NPX), "browser"), &[]);
+    assert_eq!(question.text().lines().count(), 3);
+}
+
+#[test]
+fn what_a_pack_adds_to_calls_is_shown_and_so_is_each_change_of_it() {
+    let with =
+        |args: &str, replay: &str| stdio("mail", &format!(r#"{NPX}, "defaultArgs": {args}, "replay": {replay}"#));
+    let before = labelled(&with(r#"{"to": "1", "n": 1}"#, r#"{"send": "unsafe"}"#), "mail");
+    let mut gate = Gate::new();
+    let question = gate.ask(&before, &[]);
+    let lines: Vec<&str> = question.text().lines().skip(2).collect();
+    assert_eq!(lines[..3], ["  with args:    n=1", "  with args:    to='\"1\"'", "  with replay:  send=unsafe"]);
+    gate.allow(&before, &[]);
+    assert!(gate.trusts(&before, &[]));
+    let after = labelled(&with(r#"{"to": 1, "n": 1, "\u202e'": {"a": "\n"}}"#, r#"{"read": "unsafe"}"#), "web");
+    let question = gate.ask(&after, &[]);
+    let lines: Vec<&str> = question.text().lines().skip(2).collect();
+    assert_eq!(
+        lines[..13],
+        [
+            "  with args:    n=1",
+            "  with args:    to=1",
+            r#"  with args:    $'\u202e\''='{"a":"\n"}'"#,
+            "  with replay:  read=unsafe",
+            "  changed since you allowed it on 2026-03-01:",
+            r#"    - argument to='"1"'"#,
+            "    - replay send=unsafe",
+            "    - label mail",
+            "    + argument to=1",
+            r#"    + argument $'\u202e\''='{"a":"\n"}'"#,
+            "    + replay read=unsafe",
+            "    + label web",
+            "Load it? [1] once  [2] always for this project  [3] no ›",
+        ]
+    );
 }
 
 #[test]
@@ -153,6 +194,7 @@ fn the_documents_store_works_as_it_stands() {
         "trustedPacks:\n  /Users/me/src/repo:\n    - name: chrome\n      reach: npx -y chrome-devtools-mcp@latest\n",
     );
     assert!(gate.trusts(&stdio("chrome", NPX), &[]));
+    assert!(gate.trusts(&labelled(&stdio("chrome", NPX), "browser"), &[]));
     assert!(gate.trusts(&stdio("chrome", &format!("{NPX}, \"timeoutSeconds\": 5")), &[]));
     for (why, text) in [
         ("another name", stdio("chromium", NPX)),
@@ -162,6 +204,7 @@ fn the_documents_store_works_as_it_stands() {
         ("a variable", stdio("chrome", &format!(r#"{NPX}, "env": {{"A": "b"}}"#))),
         ("a directory", stdio("chrome", &format!(r#"{NPX}, "cwd": ".""#))),
         ("a secret", stdio("chrome", &format!(r#"{NPX}, "defaultArgs": {{"a": ["${{env:TOKEN}}"]}}"#))),
+        ("an argument", stdio("chrome", &format!(r#"{NPX}, "defaultArgs": {{"a": 1}}"#))),
     ] {
         assert!(!gate.trusts(&text, &[]), "{why}");
     }
@@ -306,7 +349,7 @@ fn approval_without_a_terminal_takes_the_full_digest() {
     let gate = Gate::new();
     let ask = || gate.ask(&stdio("chrome", NPX), &[]);
     let digest = ask().digest();
-    assert!(ask().reason(Unasked::NoTerminal, "/h/foot-tools").contains(&format!("--digest {digest}`")));
+    assert!(ask().reason(Unasked::Nobody(Nobody::NO_TERMINAL), "/h/foot-tools").contains(&format!("--digest {digest}`")));
     assert!(ask().approved(digest, "2026-03-01").is_ok());
     assert!(ask().approved(Digest::of(b""), "2026-03-01").is_err());
     assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));
@@ -339,53 +382,6 @@ fn a_home_within_the_project_is_the_projects() {
         assert_eq!(project().owns_home(Path::new(home)), owned, "{home}");
     }
     assert!(Project::new(Path::new("relative")).is_err());
-}
-
-#[test]
-fn local_files_that_a_command_names_are_found() {
-    for (fields, wanted) in [
-        (r#""command": ["node", "./tools/x.js"]"#, vec!["tools/x.js"]),
-        (
-            r#""command": ["./bin/server", "--config=conf/a.json", "-c", "b.toml"], "cwd": ".""#,
-            vec!["bin/server", "conf/a.json", "b.toml"],
-        ),
-        (
-            r#""command": ["node", "--require", "./a.cjs", "--import=./b.mjs", "-r./c.cjs", "lib/d"], "cwd": ".""#,
-            vec!["a.cjs", "b.mjs", "c.cjs", "lib/d.js", "lib/d/index.js"],
-        ),
-        (
-            r#""command": ["sh", "-c", "cd tools && PYTHONPATH=lib exec ./run.sh"], "cwd": ".""#,
-            vec!["run.sh", "tools/__init__.py", "lib"],
-        ),
-        (r#""command": ["python3", "-m", "pkg.server"], "cwd": ".""#, vec!["pkg/server.py", "pkg/server/__main__.py"]),
-        (r#""command": ["python3", "-m", "server"], "cwd": ".""#, vec!["server.py", "server/__main__.py"]),
-        (
-            r#""command": ["node", "x.js"], "cwd": "sub", "env": {"NODE_OPTIONS": "--require ./hook.cjs"}"#,
-            vec!["sub/x.js", "sub/hook.cjs"],
-        ),
-        (r#""command": ["node", "--import", "file:///Users/me/src/repo/m.mjs"]"#, vec!["m.mjs"]),
-    ] {
-        let found = files(&plan(&stdio("a", fields)), &project());
-        for want in wanted {
-            assert!(found.contains(&project().dir().join(want)), "{fields}: {want} in {found:?}");
-        }
-    }
-    let found = files(&plan(&stdio("a", r#""command": ["/usr/bin/node", "/opt/x.js"]"#)), &project());
-    assert!(found.contains(&"/opt/x.js".into()) && !found.contains(&"/usr/bin/node".into()), "{found:?}");
-    assert_eq!(files(&plan(&stdio("a", r#""command": ["npx", "-y", "jira"]"#)), &project()), Vec::<PathBuf>::new());
-    assert!(
-        files(&plan_of(Origin::Global, "f", &stdio("a", r#""command": ["node", "./x.js"]"#)), &project()).is_empty()
-    );
-}
-
-#[test]
-fn a_program_of_the_project_counts_only_if_it_is_written_as_a_path() {
-    let bare = plan(&stdio("a", r#""command": ["node"]"#));
-    let path = plan(&stdio("a", r#""command": ["./bin/node"], "cwd": ".""#));
-    let inside = Path::new("/Users/me/src/repo/bin/node");
-    assert!(check_program(&bare, inside, &project()).is_err());
-    assert!(check_program(&path, inside, &project()).is_ok());
-    assert!(check_program(&bare, Path::new("/usr/bin/node"), &project()).is_ok());
 }
 
 #[test]

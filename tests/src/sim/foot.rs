@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use vance_foot::engine::{self, ByteStream, Connection, FootConfig, Parts, Tool, ToolCall, ToolHost};
 use vance_foot_core::permissions::Rules;
 use vance_shared::call::Outcome;
+use vance_shared::gate::Nobody;
 use vance_shared::ids::ClientId;
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
@@ -109,9 +110,11 @@ fn config() -> FootConfig {
         client_type: "simulated".to_owned(),
         no_local: true,
         no_tools: true,
+        load: engine::Load::Nothing,
         guard_program: "/nowhere".into(),
         rules: Rules::none("permissions.yaml"),
         asker: None,
+        nobody: Nobody::NO_TERMINAL,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Many servers in one Foot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -80,6 +81,23 @@ async fn side_by_side(servers: &[Server], alone: &[&str]) -> anyhow::Result<()> 
     assert_eq!(foot.stop().await?, 0, "{}", foot.log());
     drop((foot, brain));
     place.is_quiet().await
+}
+
+#[test]
+fn what_of_the_conformance_suite_is_not_spoken_stands_on_the_page_and_nothing_else() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("root")?;
+    let list = std::fs::read_to_string(root.join("shared/mcp-host/tests/conformance.yaml"))?;
+    let failed: BTreeSet<&str> = list.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
+    let page = std::fs::read_to_string(root.join("docs/servers.md"))?;
+    let head = page.split("\n## ").next().context("the head")?;
+    let named: BTreeSet<&str> = head
+        .lines()
+        .filter(|line| line.starts_with("- `auth/"))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(!failed.is_empty());
+    assert_eq!(named, failed);
+    Ok(())
 }
 
 #[test]

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use vance_shared::ids::{CallId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
 
 use super::client::Request;
 use super::{World, in_world};
+use crate::progress::Whose;
 use crate::store::{Append, Batch, NewEvent};
 
 /// Reads a stream's blocks.
@@ -94,6 +96,37 @@ fn a_stream_tells_the_callers_events_from_now_on() {
             "tree_id": "t1", "session_id": "s1", "state": "blocked", "reason": "line one\nline two",
         });
         assert_eq!(block, Block { id: 6, event: Some("blocked".to_owned()), data: want });
+    });
+}
+
+#[test]
+fn how_far_a_call_is_is_told_to_its_owner_without_an_id() {
+    in_world(async |world| {
+        let (mut reader, _) = Reader::open(world.ask("GET", "/api/v1/events?tree=t1")).await;
+        let whose = |owner: &str, tree: &str| Whose {
+            owner: owner.to_owned(),
+            session_id: SessionId::parse("s1").unwrap(),
+            tree_id: TreeId::parse(tree).unwrap(),
+            task_id: TaskId::parse("task_1").unwrap(),
+            id: "a".to_owned(),
+            call_id: CallId::parse("call_1").unwrap(),
+        };
+        for (owner, tree) in [("other", "t1"), ("local", "t2"), ("local", "t1")] {
+            world.brain.progress.tell(whose(owner, tree), Some(0.5), Some(format!("half\n{}", "x".repeat(1000))));
+        }
+        let text = reader.take("\n\n").await.unwrap();
+        assert!(text.contains("event: progress\n") && !text.contains("id: "), "{text}");
+        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let mut data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["message"].as_str().map(str::len), Some(500));
+        data.as_object_mut().unwrap().retain(|key, _| key != "at" && key != "message");
+        let want = json!({
+            "kind": "progress", "task_id": "task_1", "id": "a", "tree_id": "t1", "session_id": "s1", "call_id": "call_1", "fraction": 0.5,
+        });
+        assert_eq!(data, want);
+        // What is stored comes all the same, each once.
+        store(world, "task_1", "local", "t1", 0, 2).await;
+        assert_eq!(reader.ids(2).await, [1, 2]);
     });
 }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use vance_shared::json::Raw;
 use vance_shared::tool::ToolResult;
 
+use super::again::SEND_AGAIN;
 use super::*;
 
 const NOW: Duration = Duration::from_secs(1000);

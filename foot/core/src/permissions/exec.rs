@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use vance_shared::gate::quote;
 use vance_shared::show::quoted;
 
 use super::paths::yaml_word;
-use super::{
-    Effect, Line, MAX_SHOWN, Matcher, Policy, Program, Rule, Verdict, ask, asked, denied, deny, words as show,
-};
+use super::{Effect, Line, MAX_SHOWN, Matcher, Policy, Program, Rule, Verdict, ask, asked, denied, deny, words};
 use crate::command;
 
 /// Words of a command that a suggested rule repeats in full; a longer one is suggested by its first two.
@@ -92,16 +91,16 @@ impl Policy {
 
     fn in_full(&self, what: Program<'_>, cwd: &Path, env: &[(&str, &str)]) -> Vec<Line> {
         let line = match what {
-            Program::Argv(argv) => show::line(argv.iter().map(String::as_str)),
-            Program::Command(text) => show::line(["sh", "-c", text]),
+            Program::Argv(argv) => words::line(argv.iter().map(String::as_str)),
+            Program::Command(text) => words::line(["sh", "-c", text]),
         };
         let mut lines = vec![("wants to run", line)];
         if cwd != self.places.working_dir {
-            lines.push(("in folder", show::shown(&cwd.to_string_lossy())));
+            lines.push(("in folder", quote(&cwd.to_string_lossy())));
         }
         for (name, value) in env {
             let warning = if command::changes_what_runs(name) { "   (!) changes what runs" } else { "" };
-            lines.push(("with env", format!("{}={}{warning}", show::shown(name), show::shown(value))));
+            lines.push(("with env", format!("{}={}{warning}", quote(name), quote(value))));
         }
         lines
     }

@@ -36,11 +36,11 @@ pub fn parse_permissions(file: &str, text: &str) -> Result<Rules, Vec<Problem>> 
             "ask" => Effect::Ask,
             "deny" => Effect::Deny,
             "roots" => {
-                rules.roots = roots(value, &problems);
+                (rules.roots, rules.roots_line) = (roots(value, &problems), Some(*line));
                 continue;
             }
             "sandbox" => {
-                rules.fence = super::sandbox::parse(value, &problems);
+                (rules.fence, rules.fence_line) = (super::sandbox::parse(value, &problems), Some(*line));
                 continue;
             }
             other => {

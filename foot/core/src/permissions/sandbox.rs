@@ -33,13 +33,18 @@ impl Fence {
 impl Rules {
     /// A project can put the fence up, but not widen it or take it down. Gives a warning if it tries.
     pub(super) fn fence_of(&mut self, project: &Self) -> Option<String> {
-        let theirs = project.fence.as_ref()?;
+        let line = project.fence_line?;
+        let (from, to) = (plain(&project.file), plain(&self.file));
+        let Some(theirs) = project.fence.as_ref() else {
+            let is_up = self.fence.is_some();
+            return is_up
+                .then(|| format!("{from}:{line} (`sandbox`): a project cannot turn the `sandbox` off; {to} can"));
+        };
         self.fence.get_or_insert_default();
         if theirs.read.is_empty() && theirs.write.is_empty() {
             return None;
         }
-        let (from, to) = (plain(&project.file), plain(&self.file));
-        Some(format!("{from}: a project cannot add folders to the `sandbox`; put them into {to}"))
+        Some(format!("{from}:{line} (`sandbox`): a project cannot add folders to the `sandbox`; put them into {to}"))
     }
 }
 
@@ -127,7 +132,8 @@ mod tests {
         let rules = |text| parse_permissions("p.yaml", text).unwrap();
         for (home, project, on, warnings) in [
             ("sandbox: off", "sandbox: on", true, 0),
-            ("sandbox: on", "sandbox: off", true, 0),
+            ("sandbox: on", "sandbox: off", true, 1),
+            ("", "sandbox: off", false, 0),
             ("sandbox: on", "sandbox: {write: [/]}", true, 1),
             ("", "", false, 0),
         ] {

@@ -1,34 +1,10 @@
 //! Words as a person sees them in a question: each command line has one spelling, and pasted into bash it gives the same words.
 
-use std::fmt::Write as _;
-
-/// A word: bare, in `'…'`, or in `$'…'` with everything outside printable ASCII escaped.
-pub(super) fn shown(word: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !word.is_empty() && word.chars().all(bare) {
-        return word.to_owned();
-    }
-    if word.chars().all(|c| (' '..='~').contains(&c) && c != '\'') {
-        return format!("'{word}'");
-    }
-    let mut out = String::from("$'");
-    for c in word.chars() {
-        let written = match c {
-            '\'' | '\\' => write!(out, "\\{c}"),
-            ' '..='~' => write!(out, "{c}"),
-            c if c.is_ascii() => write!(out, "\\x{:02x}", u32::from(c)),
-            c if u32::from(c) <= 0xffff => write!(out, "\\u{:04x}", u32::from(c)),
-            c => write!(out, "\\U{:08x}", u32::from(c)),
-        };
-        debug_assert!(written.is_ok(), "writing to a String cannot fail");
-    }
-    out.push('\'');
-    out
-}
+use vance_shared::gate::quote;
 
 /// The words of a command line.
 pub(super) fn line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    words.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

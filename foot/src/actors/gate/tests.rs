@@ -68,6 +68,7 @@ fn desk(replies: Option<&[&str]>) -> Desk {
         me: me.clone(),
         trust: Arc::new(Trust::new(&dir.path().join("home"), &dir.path().join("repo"))),
         person: replies.map(|_| Arc::new(Person(Arc::clone(&script))) as Arc<dyn Consent>),
+        nobody: Nobody::NO_TERMINAL,
         own_packs: "/home/me/.vancetope/foot-tools".to_owned(),
     };
     let root = SupervisorSpec::new("root").child(ChildSpec::actor(me.clone(), move |_| TrustGate::new(shared.clone())));

@@ -24,6 +24,8 @@ pub(super) struct Pack {
     pub(super) calls: TaskTracker,
     pub(super) tools: Vec<Arc<Tool>>,
     pub(super) state: State,
+    /// What a person should know of it although it is up.
+    pub(super) note: Option<String>,
     /// The load does not wait for it any more.
     pub(super) is_settled: bool,
 }

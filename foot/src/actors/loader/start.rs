@@ -56,8 +56,10 @@ impl Loader {
         let host =
             Arc::new(Mcp { handle, permit: Arc::clone(&self.shared.permit), asking: asked, calls: calls.clone() });
         let state = State::Loading(None);
-        self.packs
-            .insert(pack.clone(), Pack { launch, start, host, calls, tools: Vec::new(), state, is_settled: false });
+        self.packs.insert(
+            pack.clone(),
+            Pack { launch, start, host, calls, tools: Vec::new(), state, note: None, is_settled: false },
+        );
 
         let child = ChildSpec::supervisor(spec, SupervisorRef::new());
         let (servers, loader, name) = (self.shared.servers.clone(), self.shared.me.clone(), pack.clone());
@@ -89,18 +91,25 @@ impl Ear {
     async fn pass_on(self, mut news: watch::Receiver<Option<HostEvent>>) {
         while news.changed().await.is_ok() {
             let Some(event) = news.borrow_and_update().clone() else { continue };
-            let event = match event {
-                HostEvent::Up { tools, warnings } => HostEvent::Up { tools: self.pinned(tools).await, warnings },
-                HostEvent::ToolsChanged { tools } => HostEvent::ToolsChanged { tools: self.pinned(tools).await },
+            let (event, note) = match event {
+                HostEvent::Up { tools, warnings } => {
+                    let (tools, note) = self.pinned(tools).await;
+                    (HostEvent::Up { tools, warnings }, note)
+                }
+                HostEvent::ToolsChanged { tools } => {
+                    let (tools, note) = self.pinned(tools).await;
+                    (HostEvent::ToolsChanged { tools }, note)
+                }
                 HostEvent::Failed { reason } => {
                     if reason.contains(NOT_AS_ALLOWED) {
                         self.changed().await;
                     }
-                    HostEvent::Failed { reason }
+                    (HostEvent::Failed { reason }, None)
                 }
-                event @ HostEvent::Down { .. } => event,
+                event @ HostEvent::Down { .. } => (event, None),
             };
-            let message = || ToLoader::Host { pack: self.pack.clone(), start: self.start, event: event.clone() };
+            let (pack, start) = (self.pack.as_str(), self.start);
+            let message = || ToLoader::Host { pack: pack.to_owned(), start, event: event.clone(), note: note.clone() };
             while let Err(refusal) = self.loader.send(message()).await {
                 if refusal == Refusal::Stopped {
                     return;
@@ -123,7 +132,8 @@ impl Ear {
     }
 
     /// Compares the tools with what the server said when it first started. What a project's server changed behind its consent is withheld.
-    async fn pinned(&self, tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
+    /// Gives what is left of them, and what a person should know.
+    async fn pinned(&self, tools: Vec<ToolSpec>) -> (Vec<ToolSpec>, Option<String>) {
         let (trust, origin, name) = (Arc::clone(&self.trust), self.origin, self.name.clone());
         let checking = tokio::task::spawn_blocking(move || {
             let drift = trust.pins().check(origin, &name, &tools);
@@ -132,32 +142,33 @@ impl Ear {
         let (drift, tools) = match checking.await {
             Ok(checked) => checked,
             Err(error) => {
-                tracing::error!("the tools of pack '{}' could not be compared with their pins: {error}", self.pack);
-                return Vec::new();
+                let note = format!("the tools of pack '{}' could not be compared with their pins: {error}", self.pack);
+                tracing::error!("{note}");
+                return (Vec::new(), Some(note));
             }
         };
         let drift = match drift {
             Ok(drift) => drift,
             Err(why) => {
-                tracing::warn!("pack '{}': its tools are not compared with earlier ones: {why}", self.pack);
-                return tools;
+                let note = format!("pack '{}': its tools are not compared with earlier ones: {why}", self.pack);
+                tracing::warn!("{note}");
+                return (tools, Some(note));
             }
         };
         if drift.is_empty() {
-            return tools;
+            return (tools, None);
         }
         let all = tools.len();
         let offered: Vec<ToolSpec> =
             tools.into_iter().filter(|tool| !drift.withholds(origin, tool.name.as_str())).collect();
         let (pack, summary) = (&self.pack, drift.summary());
-        match all - offered.len() {
-            0 => tracing::warn!(
+        let note = match all - offered.len() {
+            0 => format!(
                 "the tools of pack '{pack}' are not what they were ({summary}); `vancetope trust review` settles it"
             ),
-            held => {
-                tracing::warn!("{held} tool(s) of pack '{pack}' are withheld until `vancetope trust review`: {summary}")
-            }
-        }
-        offered
+            held => format!("{held} tool(s) of pack '{pack}' are withheld until `vancetope trust review`: {summary}"),
+        };
+        tracing::warn!("{note}");
+        (offered, Some(note))
     }
 }

@@ -20,11 +20,13 @@ pub struct LoadSummary {
     pub skipped: Vec<LeftOut>,
     /// Wanted but not up, each with its reason.
     pub failed: Vec<LeftOut>,
+    /// What a person should know although nothing is wrong: tools that are withheld, packs of theirs that the project turns off.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for LoadSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { loaded, tools, skipped, failed } = self;
+        let Self { loaded, tools, skipped, failed, notes: _ } = self;
         write!(
             f,
             "loaded {} pack(s) → {tools} tool(s); {} skipped, {} failed",
@@ -63,7 +65,7 @@ pub struct PackStatus {
     pub project: Option<String>,
     /// How it is.
     pub state: PackState,
-    /// Why it is not up.
+    /// Why it is not up, or which of its tools are withheld.
     pub reason: Option<String>,
     /// How many tools it offers.
     pub tools: usize,
@@ -71,9 +73,10 @@ pub struct PackStatus {
 
 impl Loader {
     pub(super) fn summary(&self) -> LoadSummary {
-        let mut summary =
-            LoadSummary { skipped: self.skipped.clone(), failed: self.failed.clone(), ..LoadSummary::default() };
+        let (skipped, failed) = (self.skipped.clone(), self.failed.clone());
+        let mut summary = LoadSummary { skipped, failed, notes: self.notices.clone(), ..LoadSummary::default() };
         for (name, pack) in &self.packs {
+            summary.notes.extend(pack.note.clone());
             let reason = match &pack.state {
                 State::Up => {
                     summary.loaded.push(name.clone());
@@ -100,7 +103,7 @@ impl Loader {
         };
         let running = self.packs.iter().map(|(name, pack)| {
             let (state, reason) = match &pack.state {
-                State::Up => (PackState::Up, None),
+                State::Up => (PackState::Up, pack.note.clone()),
                 State::Failed(reason) => (PackState::Failed, Some(reason.clone())),
                 State::Loading(reason) => (PackState::Starting, reason.clone()),
             };

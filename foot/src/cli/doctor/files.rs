@@ -14,7 +14,9 @@ use super::Finding;
 use crate::cli::access::{Access, NoAccess};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::packs::list::notes;
 use crate::cli::packs::shelf;
+use crate::packs::Folder;
 use crate::paths::shown;
 use crate::trust::Trust;
 
@@ -50,8 +52,8 @@ pub(super) fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
         ] {
             findings.extend(modes(&path, rule));
         }
-        for file in shelf::folder(&paths.global_packs, Origin::Global).unwrap_or_default() {
-            findings.extend(modes(&file.path, Rule::Shielded));
+        for file in Folder::own(&paths.global_packs, Origin::Global).names() {
+            findings.extend(modes(&file, Rule::Shielded));
         }
         if findings.len() == before {
             findings.push(Finding::ok("home", format!("{}: yours alone", shown(&home))));
@@ -62,6 +64,8 @@ pub(super) fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     }
     findings.extend(readable(context, &home, &paths.project));
     findings.extend(packs(context, &paths)?);
+    let odd = notes(&paths, !context.general.no_local).into_iter();
+    findings.extend(odd.map(|note| Finding::note("file", format!("no effect: {note}"))));
     Ok(findings)
 }
 
@@ -149,7 +153,7 @@ fn trusted(name: &str, text: &str) -> Vec<Problem> {
 
 fn packs(context: &Context, paths: &crate::paths::Paths) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    for file in shelf::both(paths, !context.general.no_local)? {
+    for file in shelf::both(paths, !context.general.no_local) {
         if let Err(why) = &file.text {
             findings.push(Finding::fix("pack", format!("{}: {why}", file.shown()), format!("ls -l {}", file.shown())));
         }

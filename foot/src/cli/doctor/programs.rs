@@ -40,7 +40,7 @@ pub(super) async fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     let mut findings = path(ambient.get(OsStr::new("PATH")).map(OsString::as_os_str));
     let clean = clean_path(ambient.get(OsStr::new("PATH")).map(OsString::as_os_str));
     let mut used = BTreeMap::new();
-    for file in shelf::both(&paths, !context.general.no_local)? {
+    for file in shelf::both(&paths, !context.general.no_local) {
         let Some(pack) = file.parsed().and_then(|parsed| parsed.pack).filter(|pack| pack.enabled) else { continue };
         let PackBody::Mcp(plan) = pack.body else { continue };
         let before = findings.len();

@@ -66,7 +66,7 @@ pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) 
 /// The pack that counts, if it may be reached at all.
 fn launch(context: &Context, name: &PackName) -> Result<TrustedLaunch, Failure> {
     let paths = shelf::paths(context)?;
-    let files = shelf::both(&paths, !context.general.no_local)?;
+    let files = shelf::both(&paths, !context.general.no_local);
     let of = |origin: Origin| {
         let named = files.iter().filter(|file| file.origin == origin && file.name() == name.as_str());
         named.into_iter().find_map(plan)

@@ -12,12 +12,12 @@ use crate::paths::shown;
 
 /// Writes the file and says what comes next.
 pub(super) fn add(context: &mut Context, args: &AddArgs) -> Result<u8, Failure> {
+    if args.url.is_none() && args.command.is_empty() {
+        return Err(Failure::Usage(form(args)));
+    }
     let paths = paths(context)?;
-    let (dir, origin) = match args.project {
-        true => (&paths.project_packs, Origin::Project),
-        false => (&paths.global_packs, Origin::Global),
-    };
-    let place = place(dir, origin, &args.pack)?;
+    let origin = if args.project { Origin::Project } else { Origin::Global };
+    let place = place(&paths, origin, &args.pack);
     let file = shown(&place.path);
     let in_the_way = match &place.now {
         Now::Free => None,
@@ -52,6 +52,15 @@ pub(super) fn add(context: &mut Context, args: &AddArgs) -> Result<u8, Failure> 
         false => "next: `vancetope tools list` starts it and lists its tools",
     });
     Ok(EXIT_OK)
+}
+
+/// What is missing, as it would be typed.
+fn form(args: &AddArgs) -> String {
+    let name = &args.pack;
+    format!(
+        "what does pack '{name}' start or reach? Expected a command behind `--`: vancetope packs add {name} -- npx -y SERVER\n\
+         or an address: vancetope packs add {name} --url https://HOST/mcp"
+    )
 }
 
 /// The pack as the file holds it: only what was said.

@@ -65,7 +65,7 @@ pub(in crate::cli) struct AddArgs {
     pub(super) cwd: Option<String>,
 
     /// The address of a server that speaks streamable HTTP
-    #[arg(long, value_name = "URL", conflicts_with = "command", required_unless_present = "command")]
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
     pub(super) url: Option<String>,
 
     /// A header for the server

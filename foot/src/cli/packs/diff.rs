@@ -26,7 +26,7 @@ struct Diff<'a> {
 /// Compares; exit 1 if there is a difference.
 pub(super) fn diff(context: &mut Context, only: Option<&PackName>) -> Result<u8, Failure> {
     let paths = paths(context)?;
-    let files = both(&paths, true)?;
+    let files = both(&paths, true);
     let trust = Trust::new(&paths.home, &paths.project);
     let of = |origin: Origin| files.iter().filter(move |file| file.origin == origin);
     let mut diffs = Vec::new();

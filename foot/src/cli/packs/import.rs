@@ -211,7 +211,7 @@ fn plan(context: &Context, args: &ImportArgs, paths: &Paths, servers: Servers) -
 }
 
 fn step(taken: Taken, force: bool, paths: &Paths) -> Result<Step, Failure> {
-    let place = place(&paths.global_packs, Origin::Global, &taken.name)?;
+    let place = place(paths, Origin::Global, &taken.name);
     let (file, text) = (place.path, format!("{:#}\n", taken.pack));
     let (why, changes) = match place.now {
         Now::Free => return Ok(Step::Write { taken, file, text, replaces: None }),

@@ -17,6 +17,7 @@ use super::consent::{Consent, consent};
 use super::shelf::{PackFile, both, paths};
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
+use crate::cli::permissions;
 use crate::paths::{Paths, shown};
 use crate::trust::Trust;
 
@@ -67,9 +68,10 @@ impl State {
 /// Lists.
 pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
     let paths = paths(context)?;
-    let files = both(&paths, !context.general.no_local)?;
+    let files = both(&paths, !context.general.no_local);
     let tool_packs = selection(&context.home()?, &paths, !context.general.no_local);
     let rows = rows(&files, &tool_packs, &Trust::new(&paths.home, &paths.project));
+    let notes = notes(&paths, !context.general.no_local);
     let screen = &mut context.screen;
     if screen.json {
         let packs: Vec<Value> = rows
@@ -81,7 +83,7 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
                 })
             })
             .collect();
-        screen.value(&json!({ "packs": packs }))?;
+        screen.value(&json!({ "packs": packs, "notes": notes }))?;
         return Ok(EXIT_OK);
     }
     let empty = format!(
@@ -105,7 +107,17 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
             screen.remark(&format!("{} ({}): {}: {}", plain(&row.name), row.level, row.state.word(), plain(reason)));
         }
     }
+    for note in &notes {
+        screen.remark(&format!("no effect: {}", plain(note)));
+    }
     Ok(EXIT_OK)
+}
+
+/// What of this folder's settings has no effect, each with its file and line and what to do.
+pub(in crate::cli) fn notes(paths: &Paths, local: bool) -> Vec<String> {
+    let unselected = crate::packs::read(paths, local).unselected;
+    let ignored = if local { permissions::ignored(&paths.home, &paths.project) } else { Vec::new() };
+    unselected.iter().map(ToString::to_string).chain(ignored).collect()
 }
 
 /// Each file with what becomes of it, as the loader decides it.

@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
-use vance_shared::pack::{Parsed, parse_pack};
+use vance_shared::pack::{MAX_FILE_BYTES, Parsed, parse_pack};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::packs::text;
+use crate::packs::{Folder, Read, folders};
 use crate::paths::{Paths, shown};
 
-/// Pack files of one folder that are looked at; the loader takes no more.
-const MAX_FILES: usize = 64;
 /// How a pack file that is turned off ends.
 const OFF: &str = ".disabled";
 
@@ -54,49 +52,15 @@ pub(in crate::cli) fn paths(context: &Context) -> Result<Paths, Failure> {
     Ok(Paths::new(&context.home()?, &project, context.environment.foot_tools_dir.as_deref()))
 }
 
-/// The user's own files, then the project's; a folder that is both is the user's own.
-pub(in crate::cli) fn both(paths: &Paths, local: bool) -> Result<Vec<PackFile>, Failure> {
-    let mut files = folder(&paths.global_packs, Origin::Global)?;
-    // A folder of the project that is a link leads to what did not come with it.
-    let linked =
-        |path: Option<&Path>| path.is_some_and(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink()));
-    let (folder_linked, above_linked) = (linked(Some(&paths.project_packs)), linked(paths.project_packs.parent()));
-    if local && !folder_linked && !above_linked && !is_same(&paths.global_packs, &paths.project_packs) {
-        files.extend(folder(&paths.project_packs, Origin::Project)?);
-    }
-    Ok(files)
+/// The files of the folders that count, the user's own first.
+pub(in crate::cli) fn both(paths: &Paths, local: bool) -> Vec<PackFile> {
+    folders(paths, local).iter().flat_map(files).collect()
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// `*.json` of a folder, by name. A folder that is not there is empty.
-pub(in crate::cli) fn folder(dir: &Path, origin: Origin) -> Result<Vec<PackFile>, Failure> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::File { file: shown(dir), why: error.to_string() }),
-    };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.extension().is_some_and(|e| e == "json") && !path.is_dir())
-        .collect();
-    paths.sort();
-    paths.truncate(MAX_FILES);
-    let read = |path: PathBuf| {
-        let linked = origin == Origin::Project && path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
-        let text = match linked {
-            // It would show, and one day run, what lies somewhere else.
-            true => Err("is a link; a pack of the working directory must be a file of its own".to_owned()),
-            false => text(&path).map_err(|error| error.to_string()),
-        };
-        PackFile { path, origin, text }
-    };
-    Ok(paths.into_iter().map(read).collect())
+fn files(folder: &Folder) -> Vec<PackFile> {
+    let origin = folder.origin;
+    let one = |(path, text): Read| PackFile { path, origin, text: text.map_err(|unread| unread.0) };
+    folder.read(MAX_FILE_BYTES).into_iter().map(one).collect()
 }
 
 /// Where a pack of this name is, or would be.
@@ -120,12 +84,16 @@ pub(in crate::cli) enum Now {
 }
 
 /// Finds the place for a pack.
-pub(in crate::cli) fn place(dir: &Path, origin: Origin, name: &PackName) -> Result<Place, Failure> {
-    let files = folder(dir, origin)?;
+pub(in crate::cli) fn place(paths: &Paths, origin: Origin, name: &PackName) -> Place {
+    let (dir, folder) = match origin {
+        Origin::Project => (&paths.project_packs, Folder::of_project(&paths.project)),
+        Origin::Global | Origin::Server => (&paths.global_packs, Folder::own(&paths.global_packs, origin)),
+    };
+    let files = files(&folder);
     if let Some(file) = files.iter().find(|file| file.name() == name.as_str())
         && let Ok(text) = &file.text
     {
-        return Ok(Place { path: file.path.clone(), now: Now::Same(text.clone()) });
+        return Place { path: file.path.clone(), now: Now::Same(text.clone()) };
     }
     let path = dir.join(format!("{name}.json"));
     let off = dir.join(format!("{name}.json{OFF}"));
@@ -140,7 +108,7 @@ pub(in crate::cli) fn place(dir: &Path, origin: Origin, name: &PackName) -> Resu
     } else {
         Now::Free
     };
-    Ok(Place { path, now })
+    Place { path, now }
 }
 
 /// Writes a pack file whole or not at all, for its owner's eyes alone: it may hold credentials. Without `replace` a file that
@@ -198,6 +166,7 @@ mod tests {
     #[test]
     fn a_place_is_known_by_the_name_inside_whatever_the_file_is_called() {
         let home = tempfile::tempdir().unwrap();
+        let paths = Paths::new(home.path(), Path::new("/nowhere"), Some(home.path()));
         let pack = |name: &str| {
             format!(
                 r#"{{"name":"{name}","type":"mcp_server","parameters":{{"transport":"stdio","command":["true"]}}}}"#
@@ -208,7 +177,7 @@ mod tests {
         std::fs::write(home.path().join("old.json.disabled"), pack("old")).unwrap();
         std::fs::write(home.path().join("bad.json"), [0xff]).unwrap();
         let at = |name: &str| {
-            let place = place(home.path(), Origin::Global, &PackName::parse(name).unwrap()).unwrap();
+            let place = place(&paths, Origin::Global, &PackName::parse(name).unwrap());
             let now = match place.now {
                 Now::Free => "free".to_owned(),
                 Now::Same(_) => "same".to_owned(),

@@ -11,6 +11,7 @@ use vance_shared::show::plain;
 
 use super::tree::{Change, Tree};
 use crate::api::{Task, TaskState};
+use crate::cli::progress::Pace;
 use crate::cli::screen::Screen;
 
 /// Lines of the live part: a screenful would push away what was said before.
@@ -20,21 +21,29 @@ const TICK: Duration = Duration::from_millis(120);
 /// Characters shown of a task's output.
 const MAX_PREVIEW: usize = 160;
 
-/// How the reason begins that only a person ends.
-const UNKNOWN: &str = "Outcome unknown";
-
 /// The view of one tree.
 pub(super) struct View {
     bars: Option<Vec<(TaskId, ProgressBar)>>,
     more: Option<ProgressBar>,
     /// What each waiting task waits for, and since when: said when it goes on, because the live part forgets it.
     waiting: HashMap<TaskId, (String, Instant)>,
+    /// How far each task's call was last said to be.
+    far: HashMap<TaskId, Far>,
+}
+
+/// The tool's last word on a call.
+#[derive(Debug, Default)]
+struct Far {
+    /// Of which call, if that is known.
+    call: Option<String>,
+    text: String,
+    pace: Pace,
 }
 
 impl View {
     /// With a live part, or lines alone.
     pub(super) fn new(live: bool) -> Self {
-        Self { bars: live.then(Vec::new), more: None, waiting: HashMap::new() }
+        Self { bars: live.then(Vec::new), more: None, waiting: HashMap::new(), far: HashMap::new() }
     }
 
     /// True if what a running task does is shown.
@@ -42,12 +51,24 @@ impl View {
         self.bars.is_some()
     }
 
+    /// Says how far a task's call is: in the live part, or in a line from time to time beside the result.
+    pub(super) fn goes_on(&mut self, screen: &mut Screen, task: &Task, text: String) {
+        let call = task.current_call().map(|call| call.call_id.clone());
+        let far = self.far.entry(task.task_id.clone()).or_default();
+        (far.call, far.text) = (call, text);
+        if self.bars.is_none() && far.pace.is_due(&far.text) {
+            let tool = task.current_call().map(|call| format!("{}: ", plain(&call.tool))).unwrap_or_default();
+            screen.remark(&format!("{}: {tool}{}", plain(&task.id), far.text));
+        }
+    }
+
     /// Says that a task moved. The live part shows running and waiting tasks itself, so only ends become lines there, and what
     /// a task has waited for.
     pub(super) fn moved(&mut self, screen: &mut Screen, change: &Change, task: Option<&Task>) -> io::Result<()> {
+        self.far.remove(&change.task_id);
         let reason = change.reason.as_deref().or_else(|| task.and_then(Task::reason));
         let reason = reason.filter(|text| !text.is_empty()).map(plain);
-        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(UNKNOWN)) {
+        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(Task::UNKNOWN)) {
             let word = format!("vancetope tasks resolve {} --as done|failed|retry", change.task_id);
             screen.remark(&format!("vancetope: {}: did the call run? Say it with `{word}`", plain(&change.id)));
         }
@@ -100,7 +121,7 @@ impl View {
                 bars.insert(at, (task.task_id.clone(), bar));
             }
             if let Some((_, bar)) = bars.get(at) {
-                dress(bar, task);
+                dress(bar, task, self.far.get(&task.task_id));
             }
         }
         let hidden = tree.tasks().iter().filter(shown).count().saturating_sub(MAX_BARS);
@@ -144,7 +165,7 @@ fn sentence(id: &str, state: TaskState, reason: Option<&str>) -> String {
     format!("{}: {}{reason}", plain(id), state.word())
 }
 
-fn dress(bar: &ProgressBar, task: &Task) {
+fn dress(bar: &ProgressBar, task: &Task, far: Option<&Far>) {
     let id = plain(&task.id);
     if task.state == TaskState::Running {
         bar.set_style(style("{spinner} {wide_msg}"));
@@ -156,9 +177,11 @@ fn dress(bar: &ProgressBar, task: &Task) {
                 None => plain(&call.tool),
             }
         });
+        let is_of_call = |far: &&Far| far.call.as_deref() == task.current_call().map(|call| call.call_id.as_str());
+        let far = far.filter(is_of_call).map(|far| format!(": {}", far.text)).unwrap_or_default();
         bar.set_message(match call {
-            Some(call) => format!("{id}: {call}"),
-            None => format!("{id}: running"),
+            Some(call) => format!("{id}: {call}{far}"),
+            None => format!("{id}: running{far}"),
         });
     } else {
         bar.disable_steady_tick();

@@ -65,12 +65,16 @@ fn take_back(context: &mut Context, desk: &Desk, here: &Project, args: &RevokeAr
         .map_err(unchanged)?;
     for (project, name) in &revoked {
         desk.trust.record_name(Event::Revoked, Some(project), Some(name.as_str()));
-        if project == here.key() {
-            // Its next start is its first one.
-            desk.trust.pins().forget(Origin::Project, name).map_err(unchanged)?;
-        }
         context.screen.progress(&format!("pack '{name}' asks again in {}", plain(project)))?;
     }
+    // The next start of each is its first one.
+    let pins = desk.trust.pins();
+    match &args.pack {
+        Some(name) => pins.forget(Origin::Project, name),
+        None if args.all => pins.forget_projects(),
+        None => pins.forget_project(),
+    }
+    .map_err(unchanged)?;
     if args.pack.is_none() {
         let brains =
             desk.trust.brains().edit(|book| if args.all { book.revoke_all() } else { book.revoke_project(here) });

@@ -1,7 +1,7 @@
 //! `vancetope trust log`.
 
 use serde_json::{Value, json};
-use vance_shared::gate::audit;
+use vance_shared::gate::audit::{self, Event};
 
 use super::desk::Desk;
 use crate::cli::context::Context;
@@ -13,14 +13,25 @@ pub(super) fn log(context: &mut Context) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let log = desk.trust.log();
     let file = shown(log.file());
+    // First: what is written meanwhile is beyond it.
+    let end = log.read_end().map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
     let text = log.read().map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
     let lines = audit::read(&text)
+        .and_then(|lines| end.map_or(Ok(()), |end| end.check(&text)).map(|()| lines))
         .map_err(|broken| Failure::Foot(format!("{file}: {broken}; somebody has changed the log")))?;
     let word = |line: &audit::Line| match serde_json::to_value(line.event) {
         Ok(Value::String(word)) => word,
         Ok(_) | Err(_) => String::new(),
     };
     let screen = &mut context.screen;
+    for (event, what) in [
+        (Event::Torn, "a torn line, as a crash leaves it: that decision may be missing"),
+        (Event::Cut, "the log was cut off or changed: decisions may be missing"),
+    ] {
+        if lines.iter().any(|line| line.event == event) {
+            screen.remark(&format!("vancetope: {file}: {what}"));
+        }
+    }
     if screen.json {
         let lines: Vec<Value> = lines.iter().map(|line| json!(line)).collect();
         screen.value(&json!({ "log": file, "lines": lines }))?;

@@ -1,7 +1,7 @@
 //! `vancetope trust show`: everything that consent would cover, without starting anything.
 
 use serde_json::json;
-use vance_shared::gate::{Verdict, reach};
+use vance_shared::gate::{Verdict, quote, reach};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
@@ -40,6 +40,10 @@ pub(super) fn show(context: &mut Context, name: &PackName) -> Result<u8, Failure
     let text =
         text.unwrap_or_else(|| format!("Project tool pack '{name}' from {}", plain(&candidate.plan.source.file)));
     screen.line(&text)?;
+    if !candidate.plan.labels.is_empty() {
+        let labels: Vec<String> = candidate.plan.labels.iter().map(|label| quote(label)).collect();
+        screen.line(&format!("  labels:       {}", labels.join(" ")))?;
+    }
     if let Some(digest) = digest {
         screen.line(&format!("  digest:       {digest}"))?;
     }

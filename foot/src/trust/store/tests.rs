@@ -153,3 +153,29 @@ fn comments_and_foreign_fields_survive_an_edit() {
     home.store.edit(|_| ()).unwrap();
     assert_eq!(std::fs::read_to_string(home.home.join(FILE)).unwrap(), after, "nothing to change, nothing is written");
 }
+
+#[test]
+fn what_a_killed_writer_left_behind_is_removed_by_the_next_one_and_nothing_else_is() {
+    let Home { _dir, home, store } = home();
+    let old = |name: &str| {
+        let path = home.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600)).unwrap();
+        path
+    };
+    let left_over = old(".trusted-packs.yaml.0123456789abcdef.tmp");
+    let kept = [
+        old(".trusted-packs.yaml.mine.tmp"),
+        old(".trusted-packs.yaml.0123456789abcdef.bak"),
+        old(".trusted-brains.yaml.0123456789abcdef.tmp"),
+        home.join(".trusted-packs.yaml.fedcba9876543210.tmp"),
+        home.join(".trusted-packs.yaml.aaaaaaaaaaaaaaaa.tmp"),
+    ];
+    std::fs::write(&kept[3], "just now").unwrap();
+    std::fs::create_dir(&kept[4]).unwrap();
+    store.edit(|book| book.deny(&project(), &name("x"), "2026-03-01")).unwrap();
+    assert!(!left_over.exists());
+    for path in kept {
+        assert!(path.exists(), "{}", path.display());
+    }
+}

@@ -163,6 +163,9 @@ fn an_entry_remembers_what_was_shown() {
         sends: ["T".to_owned()].into(),
         cwd: Some(".".to_owned()),
         files: [("x.js".to_owned(), Digest::of(b"").to_string())].into(),
+        args: [("path".to_owned(), "\"/x\"".to_owned())].into(),
+        replay: [("send".to_owned(), "safe".to_owned())].into(),
+        labels: ["web".to_owned()].into(),
     };
     let entry = Entry { facts, ..entry("a", "node 'x y'") };
     let mut book = Book::empty();

@@ -1,4 +1,4 @@
-//! The token of the debug interface: made at the first start, the owner's alone.
+//! Random words in files of this user's own, for those of its programs that may speak to a Foot.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -8,34 +8,37 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Random bytes of a token.
+use crate::paths::shown;
+
+/// Random bytes of a word.
 const TOKEN_BYTES: usize = 32;
 /// Longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
-/// The token of a file; without a file a new one.
-pub(super) fn read_or_make(path: &Path) -> io::Result<String> {
-    match File::open(path) {
-        Ok(file) => read(file),
+/// The word of a file; without a file a new one.
+pub(crate) fn read_or_make(path: &Path) -> io::Result<String> {
+    match read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(path)?;
             // Whoever was first has made it: what is in the file counts.
-            read(File::open(path)?)
+            read(path)
         }
-        Err(error) => Err(error),
+        read => read,
     }
 }
 
-fn read(file: File) -> io::Result<String> {
+/// The word of a file.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
-        tracing::warn!("others could read the debug interface's token, narrowed to its owner");
+        tracing::warn!("{}: others could read it, narrowed to its owner", shown(path));
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     let mut text = String::new();
     file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     let token = text.trim();
     if token.len() < TOKEN_BYTES {
-        return Err(io::Error::other("this is no token; remove the file, and a new one is made"));
+        return Err(io::Error::other("this is no key; remove the file, and a new one is made"));
     }
     Ok(token.to_owned())
 }
