@@ -2,7 +2,6 @@
 //! the user's own is an error in one that came with the working directory.
 
 use crate::doc::{Fields, Node, Problem, Problems, read_json, ticked};
-use crate::launch::rest::RestPlan;
 use crate::launch::{LaunchPlan, Origin, Source};
 use crate::names::PackName;
 
@@ -79,10 +78,8 @@ pub struct Pack {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)] // nearly every pack is the large one, and there are at most 64
 pub enum PackBody {
-    /// An MCP server.
-    Mcp(LaunchPlan),
-    /// An OpenAPI document.
-    RestApi(Box<RestPlan>),
+    /// What is to be launched.
+    Launch(LaunchPlan),
     /// A disabled pack whose parameters are absent or wrong.
     Nothing,
 }
@@ -223,8 +220,8 @@ fn envelope(
 
 fn read_body(kind: Type, parameters: &Node, shell: mcp::Envelope, report: &Report<'_>) -> Option<PackBody> {
     match kind {
-        Type::McpServer => mcp::plan(parameters, shell, report).map(PackBody::Mcp),
-        Type::RestApi => rest::plan(parameters, shell, report).map(|plan| PackBody::RestApi(Box::new(plan))),
+        Type::McpServer => mcp::plan(parameters, shell, report).map(PackBody::Launch),
+        Type::RestApi => rest::plan(parameters, shell, report).map(|plan| PackBody::Launch(plan.launch())),
     }
 }
 

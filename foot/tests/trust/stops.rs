@@ -56,7 +56,8 @@ fn only_packs_of_the_right_folder_end_whatever_the_store_says() {
     assert!(said(&ended).contains("pack 'a' was stopped (client-0)"), "{}", said(&ended));
     assert!(said(&ended).contains("nothing was changed"), "{}", said(&ended));
     feet[0].until(|_| !lives(&desk, "here"));
-    feet[0].until(|text| text.contains("WARN") && text.contains("pack 'a' is stopped, for consent to it was taken back"));
+    feet[0]
+        .until(|text| text.contains("WARN") && text.contains("pack 'a' is stopped, for consent to it was taken back"));
     // Like a pack that is allowed only once: it runs, and the store holds nothing of it.
     std::fs::remove_file(desk.path("home/trusted-packs.yaml")).unwrap();
     let ended = desk.alone(&["trust", "revoke", "--project"]);

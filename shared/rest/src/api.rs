@@ -221,6 +221,11 @@ fn hosts(plan: &RestPlan) -> Hosts {
     }
 }
 
+/// The base that a document gives, if it gives one that can be used.
+pub fn base_of(document: &Document, plan: &RestPlan) -> Option<Url> {
+    server::of_document(document, &plan.server_variables).ok()
+}
+
 struct Loader<'a> {
     document: &'a Document,
     plan: &'a RestPlan,

@@ -174,6 +174,24 @@ impl Operation {
         self.name.as_str().split_once(vance_shared::names::SUBTOOL_SEPARATOR).map_or(self.name.as_str(), |(_, sub)| sub)
     }
 
+    /// Whether it, or its path, names servers of its own in the document.
+    pub fn has_own_server(&self) -> bool {
+        match self.base {
+            Base::Document => false,
+            Base::Own(_) => true,
+        }
+    }
+
+    /// Whether a key makes a repetition harmless, whatever the method says.
+    pub fn repeats_by_key(&self) -> bool {
+        self.idempotency_header.is_some()
+    }
+
+    /// Whether a repetition changes nothing more.
+    pub fn repeats_harmlessly(&self) -> bool {
+        self.repeats_by_key() || crate::api::is_idempotent(&self.method)
+    }
+
     /// The arguments that it knows, in order.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
         let parameters = self.parameters.iter().map(|parameter| parameter.argument.as_str());

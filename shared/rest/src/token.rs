@@ -71,6 +71,11 @@ impl Tokens {
         }
     }
 
+    /// The token in hand, whether or not it may still be used.
+    pub fn held(&self, need: &TokenNeed) -> Option<&str> {
+        self.held.get(&need.key).map(|token| token.access.as_str())
+    }
+
     /// The server refused the token (401): it is not used again, its refresh token is.
     pub fn refused(&mut self, need: &TokenNeed, access: &str) {
         if let Some(token) = self.held.get_mut(&need.key).filter(|token| token.access == access) {

@@ -10,7 +10,7 @@ use vance_rest::document::{Document, parse_value};
 use vance_rest::request::{self, Context, Files};
 use vance_rest::result::{Answer, shape};
 use vance_rest::settings::Settings;
-use vance_shared::launch::Origin;
+use vance_shared::launch::{LaunchPlan, Origin, Transport};
 use vance_shared::pack::{PackBody, parse_pack};
 
 struct Case {
@@ -28,7 +28,11 @@ impl Case {
         let pack = json!({"name": "p", "type": "rest_api", "parameters": parameters}).to_string();
         let parsed = parse_pack(&self.name, &pack, Origin::Global);
         assert_eq!((parsed.problems, parsed.warnings), (vec![], vec![]), "{}", self.name);
-        let Some(PackBody::RestApi(plan)) = parsed.pack.map(|pack| pack.body) else { panic!("{}", self.name) };
+        let Some(PackBody::Launch(LaunchPlan { transport: Transport::Rest(plan), .. })) =
+            parsed.pack.map(|pack| pack.body)
+        else {
+            panic!("{}", self.name)
+        };
         let document = Document::from_value(self.value["spec"].clone(), address).unwrap();
         (Api::load(document, &plan), Settings::of(&plan, &|text| Ok(text.to_owned())))
     }

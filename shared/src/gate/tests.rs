@@ -28,7 +28,7 @@ fn http(fields: &str) -> String {
 pub(super) fn plan_of(origin: Origin, file: &str, text: &str) -> LaunchPlan {
     let parsed = parse_pack(file, text, origin);
     match parsed.pack.map(|pack| pack.body) {
-        Some(PackBody::Mcp(plan)) => plan,
+        Some(PackBody::Launch(plan)) => plan,
         other => panic!("{text}: {other:?}, {:?}", parsed.problems),
     }
 }
@@ -349,7 +349,9 @@ fn approval_without_a_terminal_takes_the_full_digest() {
     let gate = Gate::new();
     let ask = || gate.ask(&stdio("chrome", NPX), &[]);
     let digest = ask().digest();
-    assert!(ask().reason(Unasked::Nobody(Nobody::NO_TERMINAL), "/h/foot-tools").contains(&format!("--digest {digest}`")));
+    assert!(
+        ask().reason(Unasked::Nobody(Nobody::NO_TERMINAL), "/h/foot-tools").contains(&format!("--digest {digest}`"))
+    );
     assert!(ask().approved(digest, "2026-03-01").is_ok());
     assert!(ask().approved(Digest::of(b""), "2026-03-01").is_err());
     assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));

@@ -5,11 +5,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Origin, Source, Tls};
+use super::{LaunchPlan, Origin, RestartBudget, Source, Tls, Transport};
 use crate::names::PackName;
 
+/// Fetching a document takes 30 s at most, reading a large one some more.
+const INIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// All attempts of one call together.
+const MAX_CALL: Duration = Duration::from_secs(24 * 3600);
+
 /// Where the OpenAPI document is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spec {
     /// An https address (http only on this machine).
     Url(String),
@@ -50,6 +55,64 @@ pub enum RestAuth {
     OAuth(RestOAuth),
     /// By the names of the document's security schemes.
     Schemes(BTreeMap<String, Credential>),
+}
+
+impl RestAuth {
+    /// Its word.
+    pub fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Header { .. } => Some("header"),
+            Self::Query { .. } => Some("query"),
+            Self::Basic { .. } => Some("basic"),
+            Self::OAuth(_) => Some("oauth2"),
+            Self::Schemes(_) => Some("schemes"),
+        }
+    }
+
+    /// All its texts by name: what it sends, and where it asks for tokens.
+    pub fn texts(&self) -> Vec<(String, String)> {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        match self {
+            Self::None => Vec::new(),
+            Self::Header { name, value } | Self::Query { name, value } => {
+                vec![pair("name", name), pair("value", value)]
+            }
+            Self::Basic { user, password } => vec![pair("user", user), pair("password", password)],
+            Self::OAuth(oauth) => oauth.texts(),
+            Self::Schemes(schemes) => {
+                let all = schemes.iter().flat_map(|(scheme, credential)| {
+                    credential.texts().into_iter().map(move |(name, value)| (format!("{scheme}.{name}"), value))
+                });
+                all.collect()
+            }
+        }
+    }
+}
+
+impl Credential {
+    fn texts(&self) -> Vec<(String, String)> {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        match self {
+            Self::Value(value) => vec![pair("value", value)],
+            Self::Token(token) => vec![pair("token", token)],
+            Self::Basic { user, password } => vec![pair("user", user), pair("password", password)],
+            Self::OAuth(oauth) => oauth.texts(),
+        }
+    }
+}
+
+impl RestOAuth {
+    fn texts(&self) -> Vec<(String, String)> {
+        let Self { client_id, client_secret, scopes, token_url, refresh_token } = self;
+        let one = |name: &str, value: &Option<String>| value.clone().map(|value| (name.to_owned(), value));
+        let mut all = vec![("clientId".to_owned(), client_id.clone())];
+        all.extend(one("clientSecret", client_secret));
+        all.extend(one("tokenUrl", token_url));
+        all.extend(one("refreshToken", refresh_token));
+        all.extend(scopes.iter().map(|scope| ("scope".to_owned(), scope.clone())));
+        all
+    }
 }
 
 /// What one security scheme is given.
@@ -133,7 +196,7 @@ impl Default for Retry {
 }
 
 /// Everything that a `rest_api` pack says, made once from the pack's bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestPlan {
     /// The pack.
     pub pack: PackName,
@@ -145,6 +208,8 @@ pub struct RestPlan {
     pub spec_sha256: Option<String>,
     /// Wins over every `servers` of the document.
     pub base_url: Option<String>,
+    /// The base that a document of this machine gives, as whoever read it found: nobody has to fetch anything to show it.
+    pub document_base: Option<String>,
     /// Values for `{name}` in the document's servers.
     pub server_variables: BTreeMap<String, String>,
     /// Hosts besides the base's that the document's servers may name: `host`, `host:port` or an origin. None: the pack says nothing.
@@ -208,6 +273,7 @@ impl RestPlan {
             spec,
             spec_sha256: None,
             base_url: None,
+            document_base: None,
             server_variables: BTreeMap::new(),
             allowed_hosts: None,
             auth: RestAuth::None,
@@ -234,6 +300,37 @@ impl RestPlan {
             labels: Vec::new(),
             disabled_sub_tools: Vec::new(),
             source: Source::default(),
+        }
+    }
+
+    /// Where requests go, as far as the pack itself says: its own base, that of its document if it has it, else where the document is.
+    pub fn reach_base(&self) -> Option<&str> {
+        let origin = match &self.spec {
+            Spec::Url(url) => url.split_once("://").map(|(scheme, rest)| {
+                let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+                &url[..scheme.len() + "://".len() + end]
+            }),
+            Spec::File(_) | Spec::Inline(_) => None,
+        };
+        self.base_url.as_deref().or(self.document_base.as_deref()).or(origin)
+    }
+
+    /// The plan to launch it with.
+    pub fn launch(self) -> LaunchPlan {
+        let tries = self.retry.max.saturating_add(1);
+        let waits = self.retry.max_wait.saturating_mul(self.retry.max);
+        LaunchPlan {
+            pack: self.pack.clone(),
+            origin: self.origin,
+            init_timeout: INIT_TIMEOUT,
+            call_timeout: self.timeout.saturating_mul(tries).saturating_add(waits).min(MAX_CALL),
+            labels: self.labels.clone(),
+            disabled_sub_tools: self.disabled_sub_tools.clone(),
+            default_args: serde_json::Map::new(),
+            replay: BTreeMap::new(),
+            restart: RestartBudget::default(),
+            source: self.source.clone(),
+            transport: Transport::Rest(Box::new(self)),
         }
     }
 }

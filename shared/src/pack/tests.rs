@@ -23,7 +23,7 @@ const CHROME: &str = r#"{
 fn plan(parsed: Parsed) -> LaunchPlan {
     assert_eq!(parsed.problems, []);
     match parsed.pack.unwrap().body {
-        PackBody::Mcp(plan) => plan,
+        PackBody::Launch(plan) => plan,
         other => panic!("{other:?}"),
     }
 }
@@ -458,7 +458,7 @@ fn a_projects_pack_may_do_less() {
             (shown(&parsed.problems), shown(&parsed.warnings)),
             (problems.into_iter().map(str::to_owned).collect(), warnings.into_iter().map(str::to_owned).collect())
         );
-        if let Some(Pack { body: PackBody::Mcp(plan), .. }) = parsed.pack {
+        if let Some(Pack { body: PackBody::Launch(plan), .. }) = parsed.pack {
             assert!(plan.replay.is_empty());
         }
     }
@@ -523,7 +523,7 @@ fn a_pack_can_be_turned_off_whatever_is_in_it() {
         assert_eq!((pack.enabled, pack.body, parsed.warnings.len()), (false, body, warnings), "{text}");
     }
     let parsed = parse_pack("f", &CHROME.replacen('{', "{\"enabled\": false,", 1), Origin::Project);
-    assert!(matches!(parsed.pack.unwrap().body, PackBody::Mcp(_)));
+    assert!(matches!(parsed.pack.unwrap().body, PackBody::Launch(_)));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::addresses::Addresses;
 use crate::{fault, http as transport};
 
 /// What is sent once.
+#[derive(Clone)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -28,6 +29,13 @@ pub(crate) struct Incoming {
     pub(crate) headers: HeaderMap,
     /// Decompressed.
     pub(crate) body: Vec<u8>,
+}
+
+impl Incoming {
+    /// A header as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
 }
 
 /// Why nothing came back.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::launch::Origin;
 use crate::launch::rest::{Credential, Deprecated, Exposure, Refs, RestAuth, RestOAuth, RestPlan, Retry, Spec};
+use crate::launch::{LaunchPlan, Origin, Transport};
 use crate::pack::{PackBody, parse_pack};
 
 fn pack(parameters: &str) -> String {
@@ -14,8 +14,8 @@ fn plan(parameters: &str) -> RestPlan {
     let parsed = parse_pack("f", &pack(parameters), Origin::Global);
     assert_eq!(parsed.warnings, [], "{parameters}");
     match parsed.pack.unwrap_or_else(|| panic!("{:?}", parsed.problems)).body {
-        PackBody::RestApi(plan) => *plan,
-        PackBody::Mcp(_) | PackBody::Nothing => panic!("not a rest_api pack"),
+        PackBody::Launch(LaunchPlan { transport: Transport::Rest(plan), .. }) => *plan,
+        PackBody::Launch(_) | PackBody::Nothing => panic!("not a rest_api pack"),
     }
 }
 
