@@ -15,8 +15,8 @@ mod template;
 pub(crate) use body::{BodySource, FormSource, body_source};
 pub(crate) use template::template;
 
-/// Parameters of one operation: more is no interface.
-const MAX_PARAMETERS: usize = 512;
+/// Parameters of one operation. The most that is known are 582.
+const MAX_PARAMETERS: usize = 2000;
 
 /// What is known of an operation after it was cut out.
 pub(crate) struct Cut {

@@ -10,6 +10,7 @@ use crate::raw::RawOperation;
 use crate::text;
 
 mod convert;
+mod cycles;
 mod discriminator;
 mod fit;
 mod inline;
@@ -51,7 +52,8 @@ pub(crate) fn input_schema(doc: &Document, raw: &RawOperation<'_>, operation: &O
         schema.insert("required".to_owned(), Value::Array(required));
     }
     schema.insert("additionalProperties".to_owned(), false.into());
-    let definitions = converter.definitions();
+    let mut definitions = converter.definitions();
+    cycles::open(&mut definitions);
     match rules.refs {
         Refs::Defs => fit::fit(schema, definitions, rules.most_bytes),
         Refs::Inline => fit::fit(inline::inline(schema, definitions, rules.most_bytes), Map::new(), rules.most_bytes),

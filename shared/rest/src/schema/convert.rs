@@ -113,6 +113,11 @@ impl<'d> Converter<'d> {
         if !files {
             return self.schema(schema);
         }
+        let kind = self.doc.follow(schema).ok().and_then(|schema| schema.get("type")).and_then(Value::as_str);
+        if kind.is_some_and(|kind| kind != "object") {
+            // Parts have names: whatever the document means by this, it can only be sent as fields.
+            return json!({"type": "object"});
+        }
         let hidden = BTreeSet::new();
         self.at(schema, Place { depth: 0, form: Some(0), hidden: &hidden })
     }

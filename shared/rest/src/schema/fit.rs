@@ -9,7 +9,9 @@ use super::walk::{all, size, within};
 /// Texts of arguments and of what lies directly in them stay the longest.
 const NEAR: usize = 2;
 /// Nesting that is kept when even the arguments themselves are too large, step by step.
-const DEPTHS: [usize; 6] = [12, 8, 6, 4, 3, 2];
+const DEPTHS: [usize; 7] = [12, 8, 6, 4, 3, 2, 1];
+/// A schema of fewer bytes is not worth opening, unless nothing else is left.
+const SMALL: usize = 40;
 
 /// Puts schema and definitions together; what is too large loses its details and stays open.
 pub(super) fn fit(schema: Map<String, Value>, definitions: Map<String, Value>, most: usize) -> Value {
@@ -50,7 +52,7 @@ fn shrink(root: &mut Value, definitions: &mut Map<String, Value>, most: usize) {
             return;
         }
         all(root, 0, &mut |schema, at| {
-            if at == depth && size(schema) > 40 {
+            if at == depth && (size(schema) > SMALL || depth == 1) {
                 *schema = json!({});
             }
         });

@@ -17,9 +17,10 @@ pub(super) fn inline(schema: Map<String, Value>, definitions: Map<String, Value>
 }
 
 fn replace(schema: &mut Value, definitions: &Map<String, Value>, above: &mut Vec<String>, room: &mut usize) {
-    let name = referred(schema).map(str::to_owned);
-    if let Some(name) = &name {
-        let target = definitions.get(name).filter(|_| !above.contains(name));
+    let before = above.len();
+    // What is put in may be a reference again.
+    while let Some(name) = referred(schema).map(str::to_owned) {
+        let target = definitions.get(&name).filter(|_| !above.contains(&name));
         let bytes = target.map_or(0, size);
         let target = match target {
             Some(target) if bytes <= *room => target.clone(),
@@ -27,12 +28,10 @@ fn replace(schema: &mut Value, definitions: &Map<String, Value>, above: &mut Vec
         };
         *room = room.saturating_sub(bytes);
         put(schema, target);
-        above.push(name.clone());
+        above.push(name);
     }
     within(schema, &mut |inner| replace(inner, definitions, above, room));
-    if name.is_some() {
-        above.pop();
-    }
+    above.truncate(before);
 }
 
 /// What stands beside a reference wins over what it points at where it is a text, and holds besides otherwise.
