@@ -324,7 +324,7 @@ fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
         .intensity(Intensity { max_restarts: 1_000_000, within: Duration::from_secs(60) })
         .backoff(Backoff { first: Duration::from_secs(30), max: Duration::from_secs(30) });
     for pack in loaded.packs.into_iter().filter(|p| p.enabled) {
-        let PackBody::Mcp(plan) = pack.body else { continue };
+        let PackBody::Launch(plan) = pack.body else { continue };
         let name = pack.name.to_string();
         let trusted = match TrustedLaunch::own_home(plan) {
             Ok(trusted) => trusted,
@@ -336,6 +336,8 @@ fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
         let env = HostEnv {
             state_dir: home.brain(),
             logins_dir: home.brain(),
+            packs_dir: home.brain().join("packs"),
+            read_file: None,
             project_dir: None,
             guard_program: program.clone(),
             client_name: "vance-brain".to_owned(),

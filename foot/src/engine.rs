@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::Rules;
 use vance_mcp_host::HostEnv;
+use vance_mcp_host::rest::ReadFile;
 use vance_shared::call::Outcome;
 use vance_shared::gate::Nobody;
 use vance_shared::ids::{CallId, ClientId, SessionId};
@@ -192,6 +193,14 @@ fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
     native.specs().into_iter().map(|spec| Arc::new(Tool { spec, host: host.clone() })).collect()
 }
 
+/// Files for requests of packs are read under the same rules as by the native tools.
+fn reader(native: Arc<NativeTools>) -> ReadFile {
+    ReadFile(Arc::new(move |path| {
+        let native = Arc::clone(&native);
+        Box::pin(async move { native.read_whole(path).await })
+    }))
+}
+
 /// The same actors on parts of one's own, without packs and native tools.
 pub fn start_with(config: FootConfig, parts: Parts) -> Result<Foot, StartError> {
     let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
@@ -302,6 +311,8 @@ fn build(
         env: HostEnv {
             state_dir,
             logins_dir: paths.state.clone(),
+            packs_dir: paths.global_packs.clone(),
+            read_file: native.clone().map(reader),
             project_dir: Some(config.project_dir.clone()),
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),

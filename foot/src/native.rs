@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::{Line, Rules};
 use vance_mcp_host::Elicit;
 use vance_mcp_host::sandbox::Sandbox;
-use vance_shared::call::Outcome;
+use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
@@ -143,6 +143,9 @@ pub struct NativeTools {
     pdf: pdf::Extractor,
 }
 
+/// A file for a request is read within this time, a question about it included.
+const READ_WAIT: Duration = Duration::from_secs(60);
+
 /// Becomes a helper process, and never returns, if the program was started as one (a process guard, or a PDF reader). The
 /// first line of `main`, before any thread or runtime.
 pub fn enter_if_asked() {
@@ -180,6 +183,20 @@ impl NativeTools {
         let halt = Halt::new(cancel, timeout);
         let call = gate::Call { id: call_id, tool, arguments, halt, progress: None };
         self.gate.permit_use(&call).await.err().map(|refused| *refused)
+    }
+
+    /// Reads a whole file that a pack's request is to send: under the rules and by the person that decide for `read_local_file`.
+    pub async fn read_whole(&self, path: String) -> Result<Vec<u8>, Fault> {
+        let tool = ToolName::parse("read_local_file").map_err(|error| Fault::new("file_access", error.to_string()))?;
+        let arguments = Raw::from(serde_json::json!({"path": path}));
+        let halt = Halt::new(CancellationToken::new(), READ_WAIT);
+        let call = gate::Call { id: CallId::generate(), tool, arguments, halt: halt.clone(), progress: None };
+        let read = halt.or(read::whole(&self.gate, &call, path)).await;
+        read.map_err(|outcome| match *outcome {
+            Outcome::Failed { error, .. } => Fault::new("file_access", error.message),
+            Outcome::Cancelled { reason } | Outcome::Unknown { reason } => Fault::new("file_access", reason),
+            Outcome::Done(_) => Fault::new("file_access", "there was no answer"),
+        })
     }
 
     /// Runs a call to its end.

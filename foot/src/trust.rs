@@ -227,7 +227,8 @@ impl Trust {
         if let Some(why) = moved_folder(&plan, project) {
             return denied(why);
         }
-        let files = match files::hash(&gate::files(&plan, project), project) {
+        let plan = files::shown(plan, Some(project.dir()), project.dir());
+        let files = match files::hash(&files::named(&plan, project), project) {
             Ok(files) => files,
             Err(why) => return denied(format!("{why}, so nobody could say yes to it")),
         };

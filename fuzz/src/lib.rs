@@ -19,7 +19,7 @@ pub fn pack(text: &str) {
         assert_eq!(parsed.pack.is_some(), parsed.problems.is_empty(), "{parsed:?}");
         printable(text, &parsed.problems);
         printable(text, &parsed.warnings);
-        if let Some(PackBody::Mcp(plan)) = parsed.pack.map(|pack| pack.body) {
+        if let Some(PackBody::Launch(plan)) = parsed.pack.map(|pack| pack.body) {
             let shown = reach(&plan);
             assert!(shown.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{shown:?}");
             changes_what_runs("PATH");

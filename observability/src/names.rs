@@ -12,6 +12,8 @@ pub const SPAN_CALL: &str = "call";
 pub const SPAN_TOOL_RUN: &str = "tool.run";
 /// Span: one `tools/call` to an MCP server.
 pub const SPAN_MCP_CALL: &str = "mcp.call";
+/// Span: one call of an operation of an HTTP API, with all its attempts.
+pub const SPAN_REST_CALL: &str = "rest.call";
 /// Span: one HTTP request to the Brain's API.
 pub const SPAN_HTTP_REQUEST: &str = "http.request";
 
@@ -47,7 +49,9 @@ pub const TOOL: &str = "vance.tool";
 pub const PACK: &str = "vance.pack";
 /// Field: method of an HTTP request.
 pub const HTTP_METHOD: &str = "vance.http.method";
-/// Field: path of an HTTP request, without its query.
+/// Field: host of an HTTP request.
+pub const HTTP_HOST: &str = "vance.http.host";
+/// Field: path of an HTTP request, without its query; of a call of an API, the path's template.
 pub const HTTP_PATH: &str = "vance.http.path";
 /// Field: status of the answer to an HTTP request.
 pub const HTTP_STATUS: &str = "vance.http.status";

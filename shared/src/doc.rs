@@ -16,7 +16,7 @@ pub use duration::parse_duration;
 pub use fields::Fields;
 pub use json::{parse_json, read_json};
 pub use nearest::{nearest, nearest_field};
-pub use yaml::{parse_yaml, read_yaml};
+pub use yaml::{core_schema, parse_yaml, read_yaml};
 
 /// Deepest nesting of any of our files: the trust gate's limit, and far below what a recursive reader's stack holds.
 pub const MAX_DEPTH: usize = 32;

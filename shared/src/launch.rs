@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+pub mod rest;
+
 pub use crate::gate::{NeedsConsent, TrustedLaunch};
 use crate::names::PackName;
 use crate::tool::Replay;
@@ -20,7 +22,7 @@ pub enum Origin {
     Project,
 }
 
-/// How to reach the MCP server.
+/// What stands behind a pack, and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // there are at most 128 plans
 pub enum Transport {
@@ -44,6 +46,8 @@ pub enum Transport {
         /// Whom to believe, and what to show them.
         tls: Tls,
     },
+    /// No MCP server: an HTTP API that an OpenAPI document describes.
+    Rest(Box<rest::RestPlan>),
 }
 
 impl Transport {
@@ -70,6 +74,17 @@ pub enum Auth {
     },
     /// A token from an authorization server.
     OAuth(OAuth),
+}
+
+impl Auth {
+    /// Its word, where it is more than a constant header.
+    pub fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::IfAsked | Self::Constant => None,
+            Self::Basic { .. } => Some("basic"),
+            Self::OAuth(_) => Some("oauth2"),
+        }
+    }
 }
 
 /// How tokens are got. `client_id` and `client_secret` may hold `${env:NAME}`.
@@ -139,7 +154,7 @@ impl Default for RestartBudget {
     }
 }
 
-/// Everything that starting one MCP server takes, made once from the pack's bytes.
+/// Everything that starting one pack takes, made once from its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaunchPlan {
     /// The pack.
@@ -148,7 +163,7 @@ pub struct LaunchPlan {
     pub origin: Origin,
     /// What is started or reached.
     pub transport: Transport,
-    /// Until the server has answered its handshake and listed its tools.
+    /// Until the server has answered its handshake and listed its tools, or the document was read.
     pub init_timeout: Duration,
     /// One call's default deadline.
     pub call_timeout: Duration,

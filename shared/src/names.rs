@@ -111,7 +111,7 @@ impl ToolName {
 }
 
 /// FNV-1a: a stable, tiny hash for name suffixes (not for security).
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 

@@ -10,6 +10,7 @@ mod command;
 mod endpoint;
 mod mcp;
 mod references;
+mod rest;
 pub use canon::canonical;
 pub(crate) use command::SCRIPT_ENDINGS;
 
@@ -20,7 +21,7 @@ const MAX_LABELS: usize = 64;
 /// Longest label.
 const MAX_LABEL_BYTES: usize = 64;
 /// Fields that belong under `parameters`, for the hint when they stand beside it.
-const PARAMETER_FIELDS: [&str; 15] = [
+const PARAMETER_FIELDS: [&str; 18] = [
     "transport",
     "command",
     "args",
@@ -36,6 +37,9 @@ const PARAMETER_FIELDS: [&str; 15] = [
     "replay",
     "restart",
     "specUrl",
+    "specFile",
+    "specInline",
+    "baseUrl",
 ];
 
 /// What a pack file says, and what is wrong with it.
@@ -74,10 +78,8 @@ pub struct Pack {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)] // nearly every pack is the large one, and there are at most 64
 pub enum PackBody {
-    /// An MCP server.
-    Mcp(LaunchPlan),
-    /// An OpenAPI document. Recognised, but only a disabled pack can hold it.
-    RestApi,
+    /// What is to be launched.
+    Launch(LaunchPlan),
     /// A disabled pack whose parameters are absent or wrong.
     Nothing,
 }
@@ -167,8 +169,14 @@ fn envelope(
         fields.require("type", "mcp_server");
     }
     let kind = fields.take_enum("type", &[("mcp_server", Type::McpServer), ("rest_api", Type::RestApi)]);
-    if !off && kind == Some(Type::McpServer) {
-        fields.require("parameters", "a mapping with `transport` and `command` or `url`");
+    match kind {
+        Some(Type::McpServer) if !off => {
+            fields.require("parameters", "a mapping with `transport` and `command` or `url`")
+        }
+        Some(Type::RestApi) if !off => {
+            fields.require("parameters", "a mapping with `specUrl`, `specFile` or `specInline`")
+        }
+        Some(Type::McpServer | Type::RestApi) | None => {}
     }
     let parameters = fields.take("parameters");
     for (key, line, message) in fields.unknown() {
@@ -185,26 +193,19 @@ fn envelope(
         source,
     };
     let body = match (kind, parameters) {
-        (Some(Type::RestApi), _) if off => PackBody::RestApi,
-        (Some(Type::RestApi), _) => {
-            let advice =
-                "rest_api packs are not supported by this release; wrap the API in an MCP server (type mcp_server)";
-            fields.add("type", advice);
-            return None;
-        }
-        (Some(Type::McpServer), Some(parameters)) if off => {
+        (Some(kind), Some(parameters)) if off => {
             // Turning a broken pack off must work; its mistakes are only mentioned.
             let (inner, odd) = (Problems::new(file), Problems::new(file));
-            let plan = mcp::plan(parameters, shell, &Report { origin, problems: &inner, warnings: &odd });
+            let body = read_body(kind, parameters, shell, &Report { origin, problems: &inner, warnings: &odd });
             let faultless = inner.is_empty();
             for problem in inner.into_list().into_iter().chain(odd.into_list()) {
                 warnings.add(problem.line, problem.message);
             }
-            plan.filter(|_| faultless).map_or(PackBody::Nothing, PackBody::Mcp)
+            body.filter(|_| faultless).unwrap_or(PackBody::Nothing)
         }
-        (Some(Type::McpServer), Some(parameters)) => PackBody::Mcp(mcp::plan(parameters, shell, &report)?),
-        (Some(Type::McpServer) | None, _) if off => PackBody::Nothing,
-        (Some(Type::McpServer) | None, _) => return None,
+        (Some(kind), Some(parameters)) => read_body(kind, parameters, shell, &report)?,
+        (Some(_) | None, _) if off => PackBody::Nothing,
+        (Some(_) | None, _) => return None,
     };
     Some(Pack {
         name: name?,
@@ -217,6 +218,13 @@ fn envelope(
     })
 }
 
+fn read_body(kind: Type, parameters: &Node, shell: mcp::Envelope, report: &Report<'_>) -> Option<PackBody> {
+    match kind {
+        Type::McpServer => mcp::plan(parameters, shell, report).map(PackBody::Launch),
+        Type::RestApi => rest::plan(parameters, shell, report).map(|plan| PackBody::Launch(plan.launch())),
+    }
+}
+
 fn texts(fields: &mut Fields<'_>, name: &'static str, expected: &str) -> Vec<String> {
     fields.take_strs(name, expected).unwrap_or_default().into_iter().map(|(text, _)| text.to_owned()).collect()
 }
@@ -226,24 +234,33 @@ fn labels(fields: &mut Fields<'_>, pack: Option<&PackName>, report: &Report<'_>)
     if list.len() > MAX_LABELS {
         fields.add("labels", format!("{} labels, expected at most {MAX_LABELS}", list.len()));
     }
-    let good = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
     let mut labels = Vec::with_capacity(list.len());
     for (label, line) in list {
-        let shown = crate::show::quoted(label, 80);
-        if label.is_empty() || label.len() > MAX_LABEL_BYTES || !label.chars().all(good) {
-            let message = format!("a label is 1 to {MAX_LABEL_BYTES} of [A-Za-z0-9_.:/-], got {shown}");
-            fields.problems().add(line, message);
-        }
+        check_label(label, line, report);
         if report.origin == Origin::Project && pretends(label, pack) {
             report.warnings.add(
                 line,
-                format!("the label {shown} is left out: a pack of the working directory cannot give it to itself"),
+                format!(
+                    "the label {} is left out: a pack of the working directory cannot give it to itself",
+                    crate::show::quoted(label, 80)
+                ),
             );
             continue;
         }
         labels.push(label.to_owned());
     }
     labels
+}
+
+/// Notes what is wrong with a label; true if nothing is.
+fn check_label(label: &str, line: u32, report: &Report<'_>) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    let right = !label.is_empty() && label.len() <= MAX_LABEL_BYTES && label.chars().all(good);
+    if !right {
+        let shown = crate::show::quoted(label, 80);
+        report.problems.add(line, format!("a label is 1 to {MAX_LABEL_BYTES} of [A-Za-z0-9_.:/-], got {shown}"));
+    }
+    right
 }
 
 /// Labels that say which pack a tool is of, or that it changes nothing: whoever selects by them relies on them.

@@ -14,27 +14,40 @@ const MAX_SHOWN: usize = 5;
 /// Checks arguments. The fault (`invalid_argument`) names each path and what was expected. A schema that is itself broken
 /// lets everything pass: the tool decides then, a peer's bad schema must not make its tool unusable.
 pub fn check_arguments(schema: &Raw, arguments: &Value) -> Result<(), Fault> {
-    let Ok(validator) = jsonschema::validator_for(&schema.value()) else {
-        return Ok(());
-    };
-    let mut problems: Vec<String> = Vec::new();
-    let mut more = 0usize;
-    for error in validator.iter_errors(arguments) {
-        if problems.len() == MAX_SHOWN {
-            more += 1;
-            continue;
+    Checker::of(&schema.value()).map_or(Ok(()), |checker| checker.check(arguments))
+}
+
+/// A schema that is prepared once for many calls.
+#[derive(Debug, Clone)]
+pub struct Checker(jsonschema::Validator);
+
+impl Checker {
+    /// Prepares a schema. None: it is broken.
+    pub fn of(schema: &Value) -> Option<Self> {
+        jsonschema::validator_for(schema).ok().map(Self)
+    }
+
+    /// As [`check_arguments`].
+    pub fn check(&self, arguments: &Value) -> Result<(), Fault> {
+        let mut problems: Vec<String> = Vec::new();
+        let mut more = 0usize;
+        for error in self.0.iter_errors(arguments) {
+            if problems.len() == MAX_SHOWN {
+                more += 1;
+                continue;
+            }
+            let path = error.instance_path().to_string();
+            let at = if path.is_empty() { "arguments".to_owned() } else { format!("arguments{path}") };
+            problems.push(crate::show::plain(&format!("{at}: {error}")));
         }
-        let path = error.instance_path().to_string();
-        let at = if path.is_empty() { "arguments".to_owned() } else { format!("arguments{path}") };
-        problems.push(crate::show::plain(&format!("{at}: {error}")));
+        if problems.is_empty() {
+            return Ok(());
+        }
+        if more > 0 {
+            problems.push(format!("and {more} more"));
+        }
+        Err(Fault::new("invalid_argument", problems.join("; ")))
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    if more > 0 {
-        problems.push(format!("and {more} more"));
-    }
-    Err(Fault::new("invalid_argument", problems.join("; ")))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use vance_shared::pack::{PackBody, parse_pack};
 fn plan(pack: &Value) -> LaunchPlan {
     let parsed = parse_pack("f", &pack.to_string(), Origin::Project);
     match parsed.pack.map(|pack| pack.body) {
-        Some(PackBody::Mcp(plan)) => plan,
+        Some(PackBody::Launch(plan)) => plan,
         other => panic!("{other:?} {:?}", parsed.problems),
     }
 }
@@ -277,7 +277,7 @@ proptest! {
     fn readers_never_panic(text in nearly()) {
         let project = Project::new(std::path::Path::new("/p")).unwrap();
         for origin in [Origin::Global, Origin::Project] {
-            if let Some(PackBody::Mcp(plan)) = parse_pack("f", &text, origin).pack.map(|pack| pack.body) {
+            if let Some(PackBody::Launch(plan)) = parse_pack("f", &text, origin).pack.map(|pack| pack.body) {
                 files(&plan, &project);
                 reach(&plan);
             }

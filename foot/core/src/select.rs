@@ -46,15 +46,12 @@ pub fn select(packs: Vec<Layered>, tool_packs: &ToolPacks, failed: &[LeftOut]) -
             continue;
         }
         match pack.body {
-            PackBody::Mcp(plan) => {
+            PackBody::Launch(plan) => {
                 let fallback = below.and_then(|below| match below.pack.body {
-                    PackBody::Mcp(plan) => Some(plan),
-                    PackBody::RestApi | PackBody::Nothing => None,
+                    PackBody::Launch(plan) => Some(plan),
+                    PackBody::Nothing => None,
                 });
                 selected.wanted.push(Wanted { plan, fallback });
-            }
-            PackBody::RestApi => {
-                selected.skipped.push(left_out("packs of type rest_api are not loaded by this release".to_owned()))
             }
             PackBody::Nothing => selected.skipped.push(left_out("the pack has no parameters".to_owned())),
         }

@@ -286,6 +286,10 @@ pub(super) struct CallArgs {
     #[arg(long)]
     pub(super) via_brain: bool,
 
+    /// Show the HTTP request that a tool of a rest_api pack would send, secrets included, and send nothing
+    #[arg(long, conflicts_with = "via_brain")]
+    pub(super) dry_run: bool,
+
     /// The call's deadline, such as 500ms, 30s or 5m
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = timeout)]
     pub(super) timeout: Duration,

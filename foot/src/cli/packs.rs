@@ -10,6 +10,7 @@ mod compare;
 mod consent;
 mod diff;
 mod import;
+pub(super) mod launch;
 pub(super) mod list;
 pub(super) mod shelf;
 
@@ -19,7 +20,7 @@ pub(super) use args::{EXAMPLES, PacksCommand};
 pub(super) async fn packs(context: &mut Context, command: &PacksCommand) -> Result<u8, Failure> {
     match command {
         PacksCommand::List => list::list(context),
-        PacksCommand::Check(args) => check::check(context, args),
+        PacksCommand::Check(args) => check::check(context, args).await,
         PacksCommand::Add(args) => add::add(context, args),
         PacksCommand::Import(args) => import::import(context, args).await,
         PacksCommand::Diff { pack } => diff::diff(context, pack.as_ref()),

@@ -5,7 +5,7 @@ use vance_shared::call::Outcome;
 use vance_shared::doc::nearest;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
-use vance_shared::names::SUBTOOL_SEPARATOR;
+use vance_shared::names::{PackName, SUBTOOL_SEPARATOR};
 use vance_shared::show::plain;
 use vance_shared::tool::{Replay, ToolResult};
 
@@ -13,6 +13,7 @@ use super::args::{CallArgs, ToolsCommand};
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
+use super::packs::launch::{host, launch};
 use crate::api::{CallOutput, CallRequest};
 use crate::control::{Answer, Reached, Request, every_foot};
 
@@ -26,6 +27,7 @@ pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Resu
             ended
         }
         ToolsCommand::Reload => reload(context).await,
+        ToolsCommand::Call(args) if args.dry_run => dry_run(context, args).await,
         ToolsCommand::Call(args) if args.via_brain => call_via_brain(context, args).await,
         ToolsCommand::Call(args) => {
             let foot = LocalFoot::for_call(context, &args.tool)?;
@@ -124,6 +126,29 @@ pub(super) async fn call_here(context: &mut Context, foot: &LocalFoot, args: &Ca
             };
             Err(Failure::Call { code: code.to_owned(), message: format!("{}: {message}", args.tool) })
         }
+    }
+}
+
+/// Shows the request that a call would send.
+async fn dry_run(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> {
+    let none = |why: String| Failure::Usage(format!("--dry-run shows the request of a tool of a rest_api pack; {why}"));
+    let name = args.tool.as_str();
+    let pack = name.split_once(SUBTOOL_SEPARATOR).map(|(pack, _)| pack).and_then(|pack| PackName::parse(pack).ok());
+    let pack = pack.ok_or_else(|| none(format!("{name} is a tool of no pack")))?;
+    let launch = launch(context, &pack)?;
+    let host = host(context)?;
+    let arguments: Value = serde_json::from_str(&args.arguments).unwrap_or(Value::Null);
+    match vance_mcp_host::rest::dry_run(&launch, &host, name, &arguments).await {
+        None => Err(none(format!("'{pack}' is an MCP server"))),
+        Some(Ok(request)) if context.screen.json => {
+            context.screen.value(&request)?;
+            Ok(EXIT_OK)
+        }
+        Some(Ok(request)) => {
+            context.screen.line(&serde_json::to_string_pretty(&request).unwrap_or_else(|_| request.to_string()))?;
+            Ok(EXIT_OK)
+        }
+        Some(Err(fault)) => Err(Failure::Call { code: fault.code, message: fault.message }),
     }
 }
 

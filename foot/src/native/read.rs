@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use serde::Deserialize;
 use serde_json::json;
+use vance_shared::call::Outcome;
 use vance_shared::json::Raw;
 use vance_shared::tool::ToolResult;
 
@@ -14,6 +15,8 @@ use super::roots::Resolved;
 use super::text::{DEFAULT_TEXT_BYTES, MAX_JSON_BYTES, MAX_TEXT_BYTES, cut, fit};
 use super::{Ended, failed};
 
+/// A file that goes out with a request is held in memory.
+const MAX_SENT_BYTES: u64 = 32 * 1024 * 1024;
 /// Read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Looked at to tell a text from other data.
@@ -50,6 +53,25 @@ pub(super) async fn run(gate: &Arc<Gate>, call: Call) -> Ended {
     blocking_result(move || match args.encoding {
         Encoding::Utf8 => text(&at, &args, &halt),
         Encoding::Base64 => base64(&at, &args),
+    })
+    .await
+}
+
+/// A whole file, for a request that sends it.
+pub(super) async fn whole(gate: &Arc<Gate>, call: &Call, path: String) -> Result<Vec<u8>, Box<Outcome>> {
+    let finder = Arc::clone(gate);
+    let at = blocking(move || finder.resolve(&path, false)).await?;
+    gate.permit_read(call, &at).await?;
+    blocking(move || {
+        let (file, _) = at.file()?;
+        let mut bytes = Vec::new();
+        file.take(MAX_SENT_BYTES + 1).read_to_end(&mut bytes).map_err(|e| at.failure("read", &e))?;
+        match bytes.len() as u64 > MAX_SENT_BYTES {
+            true => {
+                Err(failed("too_large", format!("the file has more than the {MAX_SENT_BYTES} bytes that are sent")))
+            }
+            false => Ok(bytes),
+        }
     })
     .await
 }

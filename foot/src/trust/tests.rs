@@ -22,7 +22,7 @@ fn plan(parameters: &str) -> LaunchPlan {
     let text = format!(r#"{{"name":"a","type":"mcp_server","parameters":{parameters}}}"#);
     let parsed = parse_pack("/r/.vancetope/foot-tools/a.json", &text, Origin::Project);
     match parsed.pack.map(|pack| pack.body) {
-        Some(PackBody::Mcp(plan)) => plan,
+        Some(PackBody::Launch(plan)) => plan,
         other => panic!("{other:?}: {:?}", parsed.problems),
     }
 }

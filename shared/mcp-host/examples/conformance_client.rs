@@ -41,6 +41,8 @@ async fn scenario_of(url: String, scenario: String, context: Value) -> bool {
     let env = HostEnv {
         state_dir: dir.path().to_owned(),
         logins_dir: dir.path().to_owned(),
+        packs_dir: Default::default(),
+        read_file: None,
         project_dir: None,
         guard_program: "none".into(),
         client_name: "vancetope".into(),

@@ -3,7 +3,6 @@
 //! What a token is good for is the server's address, so it is kept under pack *and* address: a pack that is redirected does not take its tokens along.
 //! The protocol is the SDK's; ours are the store, the browser's way back, one renewal at a time over all processes, and where requests may go.
 
-mod addresses;
 mod callback;
 mod client;
 mod session;

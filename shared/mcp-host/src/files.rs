@@ -21,6 +21,18 @@ pub struct Unhashable {
     why: String,
 }
 
+/// The files that consent to a project's pack covers: those that its command may mean, or those of its document.
+pub fn named(plan: &LaunchPlan, project: &Project) -> Vec<PathBuf> {
+    let mut paths = gate::files(plan, project);
+    paths.extend(crate::rest::files(plan, project));
+    paths
+}
+
+/// The plan with what a person should see of a document that lies here. `packs`: the folder of packs that are not the project's.
+pub fn shown(plan: LaunchPlan, project: Option<&Path>, packs: &Path) -> LaunchPlan {
+    crate::rest::with_base(plan, project, packs)
+}
+
 /// Hashes those of the paths that are files. A link inside the project is refused: what it leads to can change without a trace.
 pub fn hash(paths: &[PathBuf], project: &Project) -> Result<Vec<FileHash>, Unhashable> {
     paths.iter().filter_map(|path| one(path, project).transpose()).collect()
@@ -61,7 +73,7 @@ fn one(path: &Path, project: &Project) -> Result<Option<FileHash>, Unhashable> {
 }
 
 /// A regular file, opened without following a last link in the project; nothing if it is something else by now.
-fn open(path: &Path, no_link: bool) -> std::io::Result<Option<File>> {
+pub(crate) fn open(path: &Path, no_link: bool) -> std::io::Result<Option<File>> {
     let mut options = File::options();
     options.read(true);
     #[cfg(unix)]
@@ -120,7 +132,7 @@ pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>, moment: Mom
     let dir = dir.canonicalize().map_err(|error| why(error.to_string()))?;
     let project = Project::new(&dir).map_err(|error| why(error.to_string()))?;
     check_program(launch.plan(), &project)?;
-    let now = hash(&gate::files(launch.plan(), &project), &project).map_err(|error| why(error.to_string()))?;
+    let now = hash(&named(launch.plan(), &project), &project).map_err(|error| why(error.to_string()))?;
     let differs = |one: &[FileHash], other: &[FileHash]| one.iter().find(|file| !other.contains(file)).cloned();
     let new = match moment {
         Moment::Before => differs(&now, launch.files()),

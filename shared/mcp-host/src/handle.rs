@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use vance_observability::names::{CALL_ID, PACK, SPAN_MCP_CALL, TOOL};
+use vance_observability::names::{CALL_ID, PACK, SPAN_MCP_CALL, SPAN_REST_CALL, TOOL};
 use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
@@ -18,8 +18,9 @@ use vance_shared::trace::TraceContext;
 use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
 use crate::conn::{Ask, Call};
 use crate::people::SAMPLING_IS_OFF;
+use crate::rest::ReadFile;
 use crate::sandbox::Sandbox;
-use crate::shared::{Live, Shared};
+use crate::shared::{Back, Live, Mcp, Shared};
 use crate::tools::Work;
 
 /// Rounds in which a server may ask for the roots before it has to answer.
@@ -32,6 +33,10 @@ pub struct HostEnv {
     pub state_dir: PathBuf,
     /// Below it are the logins (`oauth/`): one place for all processes of a home, so that a login in one serves the others.
     pub logins_dir: PathBuf,
+    /// The folder of the pack files, of those that did not come with the project: what they name lies there.
+    pub packs_dir: PathBuf,
+    /// Reads files that requests to HTTP APIs name; none where that is not done.
+    pub read_file: Option<ReadFile>,
     /// The project that servers are told of; none on a Brain.
     pub project_dir: Option<PathBuf>,
     /// A program that can be a guard; see [`crate::guard::Spawn`].
@@ -151,7 +156,10 @@ impl McpHandle {
 
     /// The protocol version that was agreed on; none while the server is not up.
     pub fn protocol(&self) -> Option<String> {
-        self.0.live().and_then(|live| live.protocol.clone())
+        self.0.live().and_then(|live| match &live.back {
+            Back::Mcp(mcp) => mcp.protocol.clone(),
+            Back::Rest(_) => None,
+        })
     }
 
     /// Calls a tool and waits for its end. Dropping the future cancels the call.
@@ -181,12 +189,24 @@ impl McpHandle {
             Ok(arguments) => crate::tools::put_right(arguments, route.coercion.as_deref()),
             Err(why) => return Outcome::failed("invalid_arguments", format!("{}: {why}", request.tool)),
         };
-        let span = Span::below(SPAN_MCP_CALL, Kind::Client, request.trace)
+        let name = match &live.back {
+            Back::Mcp(_) => SPAN_MCP_CALL,
+            Back::Rest(_) => SPAN_REST_CALL,
+        };
+        let mut span = Span::below(name, Kind::Client, request.trace)
             .with(CALL_ID, &request.call_id)
             .with(TOOL, &request.tool)
             .with(PACK, &self.0.plan().pack);
+        let mcp = match &live.back {
+            Back::Mcp(mcp) => mcp,
+            Back::Rest(pack) => {
+                let outcome = pack.call(&request, &route.subtool, &arguments, &mut span).await;
+                span.end_as(&outcome);
+                return outcome;
+            }
+        };
         if let Work::Read(reading) = route.work {
-            let outcome = reading.run(self, live, &request, &arguments, &span.context().to_string()).await;
+            let outcome = reading.run(self, mcp, &request, &arguments, &span.context().to_string()).await;
             span.end_as(&outcome);
             return outcome;
         }
@@ -197,15 +217,15 @@ impl McpHandle {
             call_id: request.call_id.to_string(),
             input: None,
         };
-        let outcome = self.rounds(live, &request, round).await;
+        let outcome = self.rounds(mcp, &request, round).await;
         span.end_as(&outcome);
         outcome
     }
 
-    async fn rounds(&self, live: &Live, request: &CallRequest, mut round: Call) -> Outcome {
+    async fn rounds(&self, mcp: &Mcp, request: &CallRequest, mut round: Call) -> Outcome {
         let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
         for _ in 0..INPUT_ROUNDS {
-            let flight = live.conn.call(&round);
+            let flight = mcp.conn.call(&round);
             match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
                 Ended::Reply(reply) => match call::judge(reply) {
                     Answer::Finished(outcome) => return outcome,
@@ -224,13 +244,13 @@ impl McpHandle {
     /// A request that is no call, over all rounds in which the server asks something first.
     pub(crate) async fn ask(
         &self,
-        live: &Live,
+        mcp: &Mcp,
         request: &CallRequest,
         deadline: &mut Deadline,
         mut ask: Ask,
     ) -> Result<Raw, Outcome> {
         for _ in 0..INPUT_ROUNDS {
-            let flight = live.conn.ask(&ask);
+            let flight = mcp.conn.ask(&ask);
             let raw =
                 match call::wait(flight, deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
                     Ended::Reply(reply) => call::settle(reply)?,

@@ -79,6 +79,11 @@ fn encode_query(value: &str) -> String {
 
 /// The client of one server: nothing leaves its origin.
 pub(crate) fn client(tls: &Tls, project_dir: Option<&Path>) -> Result<reqwest::Client, String> {
+    client_builder(tls, project_dir)?.build().map_err(|error| fault::request(&error))
+}
+
+/// The same, not built yet.
+pub(crate) fn client_builder(tls: &Tls, project_dir: Option<&Path>) -> Result<reqwest::ClientBuilder, String> {
     let mut builder = builder(tls, project_dir)?;
     if let Some(cert) = &tls.client_cert_file {
         let mut pem = read_pem(cert, project_dir)?;
@@ -93,7 +98,7 @@ pub(crate) fn client(tls: &Tls, project_dir: Option<&Path>) -> Result<reqwest::C
     if tls.insecure {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
-    builder.build().map_err(|error| fault::request(&error))
+    Ok(builder)
 }
 
 /// What every client of ours has: redirects on the same origin only, and the pack's certificates beside the system's.

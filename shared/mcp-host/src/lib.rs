@@ -1,7 +1,8 @@
-//! One MCP server as one actor: a stdio child under a guard, or streamable HTTP.
+//! One pack's server as one actor: a stdio child under a guard, streamable HTTP, or an HTTP API that an OpenAPI document describes.
 //!
 //! [`server()`] gives a handle to call with and a supervisor to start; [`guard`] is also what every other child of the product starts under.
 
+mod addresses;
 pub mod auth;
 mod budget;
 mod call;
@@ -19,6 +20,7 @@ mod line;
 mod link;
 mod people;
 mod reading;
+pub mod rest;
 pub mod sandbox;
 mod server;
 mod shared;

@@ -9,6 +9,8 @@ use rmcp::service::Peer;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use vance_shared::launch::Transport;
+use vance_shared::launch::rest::RestPlan;
 
 use crate::auth::Store;
 use crate::budget::SLOW_RETRY;
@@ -18,7 +20,8 @@ use crate::handle::{HostEvent, HostState};
 use crate::lane::Reply;
 use crate::link::{self, Link, Reach, Refused};
 use crate::reading::Reading;
-use crate::shared::{Live, Shared};
+use crate::rest::RestPack;
+use crate::shared::{Back, Live, Mcp, Shared};
 use crate::tools::{Listing, Table};
 
 /// After a change was announced, others are waited for, so that a flood is one new list.
@@ -59,6 +62,9 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     if failed && rest(&shared, &stop).await {
         return End::Stopped;
     }
+    if let Transport::Rest(plan) = &shared.plan().transport {
+        return rest_live(&shared, plan, &stop).await;
+    }
     let changed = Arc::new(Notify::new());
     let to = Reach {
         launch: shared.launch(),
@@ -80,11 +86,12 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     };
     shared.memory().era = link.era();
     let readings = link.readings();
-    let live = Arc::new(Live { conn, protocol: link.protocol(), readings, table: Default::default() });
+    let mcp = Arc::new(Mcp { conn, protocol: link.protocol(), readings });
+    let live = Arc::new(Live { back: Back::Mcp(Arc::clone(&mcp)), table: Default::default() });
     let listed = tokio::select! {
         () = stop.cancelled() => Err(None),
         why = link.ended() => Err(Some((why, false))),
-        listed = list(&shared, &live) => listed.map_err(Some),
+        listed = list(&shared, &mcp) => listed.map_err(Some),
     };
     let (table, warnings) = match listed {
         Ok(listed) => listed,
@@ -100,16 +107,41 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     let begin = Instant::now();
     let up = UpUntilDropped::new(&shared, Arc::clone(&live));
     shared.tell(HostEvent::Up { tools: table.specs.to_vec(), warnings });
-    let ended = serve(&shared, &live, &mut link, &changed, &stop).await;
+    let ended = serve(&shared, &live, &mcp, &mut link, &changed, &stop).await;
     drop(up);
     link.close(ended.is_none()).await;
     ended.map_or(End::Stopped, |why| End::Lost { why, uptime: begin.elapsed(), hopeless: false })
+}
+
+/// The life of an HTTP API's pack: once its document is read there is nothing that could end by itself.
+async fn rest_live(shared: &Shared, plan: &RestPlan, stop: &CancellationToken) -> End {
+    let opened = tokio::select! {
+        () = stop.cancelled() => return End::Stopped,
+        opened = tokio::time::timeout(shared.plan().init_timeout, RestPack::open(plan, shared.launch(), shared.env())) => opened,
+    };
+    let (pack, warnings) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(Refused { why, hopeless, .. })) => return End::Lost { why, uptime: Duration::ZERO, hopeless },
+        Err(_) => {
+            let why = format!("its document was not read within {} s", shared.plan().init_timeout.as_secs());
+            return End::Lost { why, uptime: Duration::ZERO, hopeless: false };
+        }
+    };
+    let table = pack.table();
+    let live = Arc::new(Live { back: Back::Rest(Box::new(pack)), table: Default::default() });
+    live.table.store(Arc::new(table.clone()));
+    let up = UpUntilDropped::new(shared, live);
+    shared.tell(HostEvent::Up { tools: table.specs.to_vec(), warnings });
+    stop.cancelled().await;
+    drop(up);
+    End::Stopped
 }
 
 /// Follows the server until it ends (the reason) or is to stop (none).
 async fn serve(
     shared: &Shared,
     live: &Live,
+    mcp: &Mcp,
     link: &mut Link,
     changed: &Notify,
     stop: &CancellationToken,
@@ -121,7 +153,7 @@ async fn serve(
         loop {
             pings.tick().await;
             // Trouble is heard by the link.
-            if let Some(ping) = live.conn.ping() {
+            if let Some(ping) = mcp.conn.ping() {
                 drop(tokio::time::timeout(PING_EVERY, ping.end()).await);
             }
         }
@@ -129,19 +161,19 @@ async fn serve(
     tokio::select! {
         () = stop.cancelled() => None,
         why = link.ended() => Some(why),
-        () = relist(shared, live, changed) => None,
+        () = relist(shared, live, mcp, changed) => None,
         () = listen(&peer, changed) => None,
         () = pinging => None,
     }
 }
 
 /// Reads the tools again whenever they changed. Never ends.
-async fn relist(shared: &Shared, live: &Live, changed: &Notify) {
+async fn relist(shared: &Shared, live: &Live, mcp: &Mcp, changed: &Notify) {
     loop {
         changed.notified().await;
         tokio::time::sleep(SETTLE).await;
         let begin = Instant::now();
-        match list(shared, live).await {
+        match list(shared, mcp).await {
             Ok((table, warnings)) if table.specs != live.table.load().specs => {
                 for warning in warnings {
                     tracing::warn!(pack = %shared.plan().pack, "{warning}");
@@ -187,11 +219,11 @@ async fn listen(peer: &Peer<RoleClient>, changed: &Notify) {
 }
 
 /// What there is to read: many servers announce resources and prompts and have none, and a tool that reads nothing is only in the way.
-async fn readable(live: &Live, deadline: Instant) -> Vec<Reading> {
+async fn readable(mcp: &Mcp, deadline: Instant) -> Vec<Reading> {
     let limit = deadline.min(Instant::now() + READABLE_WAIT);
-    let probes = live.readings.iter().map(|readings| async move {
+    let probes = mcp.readings.iter().map(|readings| async move {
         for method in readings.proofs() {
-            let reply = tokio::time::timeout_at(limit, live.conn.ask(&Ask::plain(method)).end()).await;
+            let reply = tokio::time::timeout_at(limit, mcp.conn.ask(&Ask::plain(method)).end()).await;
             if let Ok(Reply::Result(page)) = reply
                 && readings.is_proof(&page)
             {
@@ -204,24 +236,24 @@ async fn readable(live: &Live, deadline: Instant) -> Vec<Reading> {
 }
 
 /// All tools of the server. `Err`: why not, and whether another try alone cannot help.
-async fn list(shared: &Shared, live: &Live) -> Result<(Table, Vec<String>), (String, bool)> {
+async fn list(shared: &Shared, mcp: &Mcp) -> Result<(Table, Vec<String>), (String, bool)> {
     let plan = shared.plan();
     let mut defaults = serde_json::Value::Object(plan.default_args.clone());
     env::expand_json(&mut defaults, "defaultArgs", &env::ambient()).map_err(|error| (error.to_string(), true))?;
     let defaults = defaults.as_object().cloned().unwrap_or_default();
     let deadline = Instant::now() + plan.init_timeout;
-    let (readings, pages) = tokio::join!(readable(live, deadline), pages(live, deadline, plan.init_timeout));
+    let (readings, pages) = tokio::join!(readable(mcp, deadline), pages(mcp, deadline, plan.init_timeout));
     let mut listing = pages.map_err(|why| (why, false))?;
     listing.offer(&readings);
     Ok(listing.finish(plan, &defaults))
 }
 
 /// All pages of its tools.
-async fn pages(live: &Live, deadline: Instant, limit: Duration) -> Result<Listing, String> {
+async fn pages(mcp: &Mcp, deadline: Instant, limit: Duration) -> Result<Listing, String> {
     let mut listing = Listing::default();
     let mut cursor: Option<String> = None;
     loop {
-        let reply = tokio::time::timeout_at(deadline, live.conn.page(cursor.as_deref()).end()).await;
+        let reply = tokio::time::timeout_at(deadline, mcp.conn.page(cursor.as_deref()).end()).await;
         let page = match reply {
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error { code: -32601, .. }) if cursor.is_none() => {

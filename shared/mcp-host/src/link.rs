@@ -115,6 +115,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
                 refused
             })
         }
+        Transport::Rest(_) => Err(hopeless("an HTTP API is no MCP server".to_owned())),
         Transport::Http { url, headers, auth, tls } => {
             let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(hopeless)?;
             let client = http::client(tls, env.project_dir.as_deref()).map_err(hopeless)?;

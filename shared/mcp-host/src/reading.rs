@@ -10,7 +10,7 @@ use vance_shared::tool::ToolResult;
 use crate::call::Deadline;
 use crate::conn::Ask;
 use crate::handle::{CallRequest, McpHandle};
-use crate::shared::Live;
+use crate::shared::Mcp;
 
 /// Pages of one list, and entries of it: what a reader can use, and an end for lists without one.
 const MAX_PAGES: usize = 50;
@@ -120,7 +120,7 @@ impl Reading {
     pub(crate) async fn run(
         self,
         handle: &McpHandle,
-        live: &Live,
+        mcp: &Mcp,
         request: &CallRequest,
         arguments: &Raw,
         traceparent: &str,
@@ -130,7 +130,7 @@ impl Reading {
         }
         let mut asker = Asker {
             handle,
-            live,
+            mcp,
             request,
             traceparent,
             deadline: Deadline::new(Instant::now(), request.timeout, request.cap),
@@ -151,7 +151,7 @@ impl Reading {
 
 struct Asker<'a> {
     handle: &'a McpHandle,
-    live: &'a Live,
+    mcp: &'a Mcp,
     request: &'a CallRequest,
     traceparent: &'a str,
     /// For all requests together.
@@ -166,7 +166,7 @@ impl Asker<'_> {
             call: Some((self.traceparent.to_owned(), self.request.call_id.to_string())),
             input: None,
         };
-        self.handle.ask(self.live, self.request, &mut self.deadline, ask).await.map(|raw| raw.value())
+        self.handle.ask(self.mcp, self.request, &mut self.deadline, ask).await.map(|raw| raw.value())
     }
 
     /// All pages of a list.

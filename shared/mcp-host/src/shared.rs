@@ -11,16 +11,30 @@ use crate::conn::Conn;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
 use crate::people::{Asking, People};
 use crate::reading::Readings;
+use crate::rest::RestPack;
 use crate::tools::Table;
 use crate::{env, http};
 
-/// A connection that takes calls.
+/// What takes calls.
 pub(crate) struct Live {
+    pub(crate) back: Back,
+    pub(crate) table: ArcSwap<Table>,
+}
+
+/// What stands behind the tools.
+pub(crate) enum Back {
+    /// An MCP server.
+    Mcp(Arc<Mcp>),
+    /// An HTTP API.
+    Rest(Box<RestPack>),
+}
+
+/// A connection to an MCP server.
+pub(crate) struct Mcp {
     pub(crate) conn: Conn,
     pub(crate) protocol: Option<String>,
     /// What it may have beside its tools.
     pub(crate) readings: Vec<Readings>,
-    pub(crate) table: ArcSwap<Table>,
 }
 
 /// How to greet a server.

@@ -69,6 +69,8 @@ async fn login(host: &Host, plan: LaunchPlan) -> Result<auth::LoggedIn, AuthFaul
     let env = HostEnv {
         state_dir: host.dir.path().join("state"),
         logins_dir: host.dir.path().join("state"),
+        packs_dir: Default::default(),
+        read_file: None,
         project_dir: None,
         guard_program: "none".into(),
         client_name: "vancetope".into(),

@@ -241,8 +241,8 @@ fn syntax(error: &ScanError) -> String {
     format!("not valid YAML: {info} (column {}){hint}", error.marker().col() + 1)
 }
 
-/// What an unquoted word is (YAML 1.2, core schema).
-fn core_schema(text: &str) -> Result<Kind, String> {
+/// What an unquoted word is (YAML 1.2, core schema); the error says why it is nothing that JSON can hold.
+pub fn core_schema(text: &str) -> Result<Kind, String> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Kind::Null),
         "true" | "True" | "TRUE" => return Ok(Kind::Bool(true)),

@@ -122,7 +122,7 @@ fn working_dir(plan: &LaunchPlan) -> [&str; 2] {
         Transport::Stdio { cwd: None, .. } => ["private", ""],
         Transport::Stdio { cwd: Some(cwd), .. } if cwd == "." => ["project", ""],
         Transport::Stdio { cwd: Some(cwd), .. } => ["path", cwd],
-        Transport::Http { .. } => ["none", ""],
+        Transport::Http { .. } | Transport::Rest(_) => ["none", ""],
     }
 }
 

@@ -124,6 +124,11 @@ pub fn sends(plan: &LaunchPlan) -> BTreeSet<String> {
             headers.values().for_each(|value| note(value));
             credentials(auth).iter().for_each(|(_, value)| note(value));
         }
+        Transport::Rest(plan) => {
+            plan.base_url.iter().for_each(|url| note(url));
+            plan.headers.values().for_each(|value| note(value));
+            plan.auth.texts().iter().for_each(|(_, value)| note(value));
+        }
     }
     plan.default_args.values().for_each(|value| texts(value, &mut note));
     names
@@ -213,7 +218,13 @@ impl Facts {
             }
             Transport::Http { url: _, headers, auth, tls } => {
                 facts.headers.clone_from(headers);
-                facts.access = access(auth, tls);
+                facts.access = access(auth.kind(), credentials(auth), tls);
+            }
+            Transport::Rest(plan) => {
+                facts.headers.clone_from(&plan.headers);
+                facts.access = access(plan.auth.kind(), plan.auth.texts(), &plan.tls);
+                let hosts = plan.allowed_hosts.iter().flatten().enumerate();
+                facts.access.extend(hosts.map(|(at, host)| (format!("allowedHosts.{at}"), host.clone())));
             }
         }
         for FileHash { path, sha256 } in files {
@@ -253,16 +264,15 @@ pub(super) fn assignment(name: &str, value: &str) -> String {
     format!("{}={}", quote(name), quote(value))
 }
 
-fn access(auth: &Auth, tls: &Tls) -> BTreeMap<String, String> {
-    let kind = match auth {
-        Auth::IfAsked | Auth::Constant => None,
-        Auth::Basic { .. } => Some("basic"),
-        Auth::OAuth(_) => Some("oauth2"),
-    };
+fn access(
+    kind: Option<&'static str>,
+    credentials: Vec<(impl std::fmt::Display, String)>,
+    tls: &Tls,
+) -> BTreeMap<String, String> {
     let mut access: BTreeMap<String, String> = BTreeMap::new();
     if let Some(kind) = kind {
         access.insert("auth".to_owned(), kind.to_owned());
-        for (name, value) in credentials(auth) {
+        for (name, value) in credentials {
             let slot = access.entry(format!("auth.{name}")).or_default();
             let comma = if slot.is_empty() { "" } else { " " };
             *slot = format!("{slot}{comma}{value}");

@@ -102,6 +102,7 @@ fn says_more(plan: &LaunchPlan) -> bool {
     let fields: &[&str] = match plan.transport {
         Transport::Stdio { .. } => &["env", "cwd"],
         Transport::Http { .. } => &["headers", "auth", "tls"],
+        Transport::Rest(_) => &["headers", "auth", "tls", "allowedHosts", "serverVariables"],
     };
     let empty = |value: &serde_json::Value| {
         value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) || value == "none"

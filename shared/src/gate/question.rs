@@ -201,7 +201,7 @@ impl Question {
 fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
     match plan.transport {
         Transport::Stdio { .. } => ("run", "runs"),
-        Transport::Http { .. } => ("reach", "reaches"),
+        Transport::Http { .. } | Transport::Rest(_) => ("reach", "reaches"),
     }
 }
 

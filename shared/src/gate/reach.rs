@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::launch::rest::Spec;
 use crate::launch::{LaunchPlan, Transport};
 
 /// Elements of a command that a person can still judge.
@@ -25,6 +26,13 @@ pub fn reach(plan: &LaunchPlan) -> String {
                 false => url,
             };
             address_of(address)
+        }
+        Transport::Rest(plan) => {
+            let base = plan.reach_base().map_or_else(|| "its document's servers".to_owned(), address_of);
+            match &plan.spec {
+                Spec::Url(spec) => format!("{base} (spec: {})", address_of(spec)),
+                Spec::File(_) | Spec::Inline(_) => base,
+            }
         }
     }
 }
@@ -99,7 +107,7 @@ pub(super) fn too_much(plan: &LaunchPlan) -> Option<String> {
             "its command has {} elements, and a prompt shows at most {MAX_ARGS}; shorten it, or move the pack to your own",
             argv.len()
         )),
-        Transport::Stdio { .. } | Transport::Http { .. } => {
+        Transport::Stdio { .. } | Transport::Http { .. } | Transport::Rest(_) => {
             let bytes = reach(plan).len();
             (bytes > MAX_SHOWN_BYTES).then(|| too_long(bytes))
         }

@@ -28,7 +28,7 @@ fn http(fields: &str) -> String {
 pub(super) fn plan_of(origin: Origin, file: &str, text: &str) -> LaunchPlan {
     let parsed = parse_pack(file, text, origin);
     match parsed.pack.map(|pack| pack.body) {
-        Some(PackBody::Mcp(plan)) => plan,
+        Some(PackBody::Launch(plan)) => plan,
         other => panic!("{text}: {other:?}, {:?}", parsed.problems),
     }
 }

@@ -8,8 +8,9 @@ use super::{Report, references};
 use crate::doc::{Fields, ticked};
 use crate::launch::{Auth, Transport};
 
-mod auth;
+pub(super) mod auth;
 mod tls;
+pub(super) use tls::read as tls;
 
 /// Headers that the protocol or the HTTP client sets; a constant would break the exchange.
 const OWN_HEADERS: [&str; 11] = [
@@ -33,10 +34,10 @@ const AUTHORIZATION: &str = "Authorization";
 pub(super) fn http(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Transport> {
     fields.require("url", "the server's address such as https://example.com/mcp");
     let url = url(fields, report);
-    let mut headers = headers(fields, report);
+    let mut headers = headers(fields, &OWN_HEADERS, report);
     let credentials = fields.take("auth").and_then(|node| auth::read(node, report));
     let line = fields.line_of("auth");
-    let tls = tls::read(fields, report);
+    let tls = tls(fields, report);
     let mut url = url?;
     let auth = match credentials {
         Some(auth::Credentials::Header { name, value }) => {
@@ -61,7 +62,7 @@ pub(super) fn http(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Trans
     Some(Transport::Http { url, headers, auth, tls })
 }
 
-fn no_other(headers: &BTreeMap<String, String>, name: &str, line: u32, report: &Report<'_>) {
+pub(super) fn no_other(headers: &BTreeMap<String, String>, name: &str, line: u32, report: &Report<'_>) {
     if headers.keys().any(|h| h.eq_ignore_ascii_case(name)) {
         report.problems.add(line, format!("`auth` and `headers` both set {}, remove one", ticked(name)));
     }
@@ -85,14 +86,14 @@ fn url(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Security {
+pub(super) enum Security {
     Encrypted,
     Loopback,
     Plain,
 }
 
 /// Strict on purpose: whatever two URL readers could understand differently is refused.
-fn check_url(text: &str) -> Result<Security, String> {
+pub(super) fn check_url(text: &str) -> Result<Security, String> {
     const EXPECTED: &str = "expected an address such as https://example.com/mcp";
     if text.chars().any(|c| !c.is_ascii_graphic() || c == '\\') {
         return Err("holds blanks, backslashes or characters outside ASCII; write a foreign host in its xn-- form and encode the rest with %".to_owned());
@@ -157,11 +158,12 @@ fn reads_as_number(host: &str) -> bool {
     digits || hex.is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-fn headers(fields: &mut Fields<'_>, report: &Report<'_>) -> BTreeMap<String, String> {
+/// Constant headers; `own` are those that a pack cannot set.
+pub(super) fn headers(fields: &mut Fields<'_>, own: &[&str], report: &Report<'_>) -> BTreeMap<String, String> {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     for (name, value, line) in fields.take_str_map("headers", "names and texts").unwrap_or_default() {
         let place = format!("{} in `headers`", ticked(name));
-        if let Err(message) = check_header(name, value) {
+        if let Err(message) = check_header(name, value, own) {
             report.problems.add(line, format!("{place} {message}"));
         }
         if headers.keys().any(|h| h.eq_ignore_ascii_case(name)) {
@@ -173,12 +175,12 @@ fn headers(fields: &mut Fields<'_>, report: &Report<'_>) -> BTreeMap<String, Str
     headers
 }
 
-fn check_header(name: &str, value: &str) -> Result<(), &'static str> {
+fn check_header(name: &str, value: &str, own: &[&str]) -> Result<(), &'static str> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(token) {
         return Err("is no header name");
     }
-    if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+    if own.contains(&name.to_ascii_lowercase().as_str()) {
         return Err("is set by the protocol itself, remove it");
     }
     if !value.chars().all(|c| c == ' ' || c == '\t' || c.is_ascii_graphic()) {

@@ -14,7 +14,7 @@ const TIMEOUT_SECONDS: u64 = 60;
 /// A cold `npx -y` takes 5 to 11 s to answer, a slow line more.
 const INIT_TIMEOUT_SECONDS: u64 = 120;
 /// A call or a start that takes longer than a day is stuck.
-const MAX_SECONDS: u64 = 24 * 3600;
+pub(super) const MAX_SECONDS: u64 = 24 * 3600;
 /// More restarts than this in one window is a loop whatever the window.
 const MAX_RESTARTS: u64 = 1000;
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+mod rest;
+
 use super::*;
 use crate::launch::{Auth, Grant, OAuth, Transport};
 use crate::tool::Replay;
@@ -21,7 +23,7 @@ const CHROME: &str = r#"{
 fn plan(parsed: Parsed) -> LaunchPlan {
     assert_eq!(parsed.problems, []);
     match parsed.pack.unwrap().body {
-        PackBody::Mcp(plan) => plan,
+        PackBody::Launch(plan) => plan,
         other => panic!("{other:?}"),
     }
 }
@@ -182,9 +184,11 @@ fn mistakes_in_the_envelope_are_named_with_their_line() {
         ),
         (
             "{\"name\": \"a\",\n\"type\": \"rest_api\", \"parameters\": {\"specUrl\": \"x\"}}",
-            vec![
-                "2: rest_api packs are not supported by this release; wrap the API in an MCP server (type mcp_server)",
-            ],
+            vec!["2: `specUrl` has no scheme, expected an address such as https://example.com/mcp"],
+        ),
+        (
+            "{\"name\": \"a\", \"type\": \"rest_api\"}",
+            vec!["1: the pack has no `parameters`, expected a mapping with `specUrl`, `specFile` or `specInline`"],
         ),
         (
             "{\"name\": \"a\",\n\"enabled\": \"no\",\n\"labels\": [\"x y\", 1],\n\"disabledSubTools\": \"z\",\n\"parameters\": {}, \"type\": \"mcp_server\"}",
@@ -454,7 +458,7 @@ fn a_projects_pack_may_do_less() {
             (shown(&parsed.problems), shown(&parsed.warnings)),
             (problems.into_iter().map(str::to_owned).collect(), warnings.into_iter().map(str::to_owned).collect())
         );
-        if let Some(Pack { body: PackBody::Mcp(plan), .. }) = parsed.pack {
+        if let Some(Pack { body: PackBody::Launch(plan), .. }) = parsed.pack {
             assert!(plan.replay.is_empty());
         }
     }
@@ -504,8 +508,8 @@ fn a_pack_can_be_turned_off_whatever_is_in_it() {
         ("{\"name\": \"a\", \"enabled\": false, \"type\": \"mcp_server\"}".to_owned(), PackBody::Nothing, 0),
         (
             "{\"name\": \"a\", \"enabled\": false, \"type\": \"rest_api\", \"parameters\": {}}".to_owned(),
-            PackBody::RestApi,
-            0,
+            PackBody::Nothing,
+            1,
         ),
         (
             "{\"name\": \"a\", \"enabled\": false, \"type\": \"mcp_server\", \"parameters\": {\"transport\": \"x\"}}"
@@ -519,7 +523,7 @@ fn a_pack_can_be_turned_off_whatever_is_in_it() {
         assert_eq!((pack.enabled, pack.body, parsed.warnings.len()), (false, body, warnings), "{text}");
     }
     let parsed = parse_pack("f", &CHROME.replacen('{', "{\"enabled\": false,", 1), Origin::Project);
-    assert!(matches!(parsed.pack.unwrap().body, PackBody::Mcp(_)));
+    assert!(matches!(parsed.pack.unwrap().body, PackBody::Launch(_)));
 }
 
 #[test]

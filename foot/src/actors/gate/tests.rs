@@ -81,7 +81,7 @@ fn plan(name: &str, origin: Origin) -> LaunchPlan {
         r#"{{"name":"{name}","type":"mcp_server","parameters":{{"transport":"stdio","command":["npx","{name}"]}}}}"#
     );
     match parse_pack("/r/x.json", &text, origin).pack.map(|pack| pack.body) {
-        Some(PackBody::Mcp(plan)) => plan,
+        Some(PackBody::Launch(plan)) => plan,
         other => panic!("{other:?}"),
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     let mut used = BTreeMap::new();
     for file in shelf::both(&paths, !context.general.no_local) {
         let Some(pack) = file.parsed().and_then(|parsed| parsed.pack).filter(|pack| pack.enabled) else { continue };
-        let PackBody::Mcp(plan) = pack.body else { continue };
+        let PackBody::Launch(plan) = pack.body else { continue };
         let before = findings.len();
         findings.extend(program(&plan, &clean, &paths.project, &mut used));
         // What a project's pack would send is nobody's business before it has consent.

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use vance_mcp_host::env::{ambient, clean_path, expand};
 use vance_mcp_host::guard::find_program;
+use vance_mcp_host::rest::look;
+use vance_mcp_host::{HostEnv, files};
 use vance_shared::doc::Problem;
 use vance_shared::gate::{changes_what_runs, reach, sends};
 use vance_shared::launch::{LaunchPlan, Origin, Transport};
 use vance_shared::pack::{PackBody, parse_pack};
 use vance_shared::show::plain;
+use vance_shared::tool::ToolSpec;
 
 use super::args::CheckArgs;
-
+use super::launch;
 use super::shelf::paths;
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, EXIT_USAGE, Failure};
@@ -22,9 +25,10 @@ use crate::packs::text;
 use crate::paths::{Paths, shown};
 
 /// Prints what is wrong in each file. Problems are the result; what is odd but loads is a remark.
-pub(super) fn check(context: &mut Context, args: &CheckArgs) -> Result<u8, Failure> {
+pub(super) async fn check(context: &mut Context, args: &CheckArgs) -> Result<u8, Failure> {
     let paths = paths(context)?;
     let (mut problems, mut warnings, mut plans) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tools, mut skipped) = (Vec::new(), Vec::new());
     for path in &args.files {
         let file = shown(path);
         let text = text(path).map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
@@ -33,19 +37,40 @@ pub(super) fn check(context: &mut Context, args: &CheckArgs) -> Result<u8, Failu
             Some(PackBody::Nothing) => {
                 warnings.push(Problem::new(&file, 1, "the pack is disabled, and its parameters are not complete"));
             }
-            Some(PackBody::Mcp(plan)) if args.dry_run => plans.push((file, plan)),
-            Some(PackBody::Mcp(_) | PackBody::RestApi) | None => {}
+            Some(PackBody::Launch(plan)) => {
+                if parsed.problems.is_empty() {
+                    let host = HostEnv { packs_dir: folder(path), ..launch::host(context)? };
+                    match look(&plan, &host).await {
+                        Some(Ok(looked)) => {
+                            tools.extend(looked.tools);
+                            skipped.extend(looked.skipped);
+                            warnings.extend(looked.warnings.iter().map(|text| Problem::new(&file, 1, text.as_str())));
+                        }
+                        Some(Err(why)) => problems.push(Problem::new(&file, 1, why)),
+                        None => {}
+                    }
+                }
+                if args.dry_run {
+                    let project = Some(paths.project.as_path());
+                    plans.push((file, files::shown(plan, project, &folder(path))));
+                }
+            }
+            None => {}
         }
         problems.extend(parsed.problems);
         warnings.extend(parsed.warnings);
     }
     let ok = problems.is_empty();
     let ambient = ambient();
-    let launches: Vec<Value> = plans.iter().map(|(file, plan)| launch(file, plan, &paths, &ambient)).collect();
+    let launches: Vec<Value> = plans.iter().map(|(file, plan)| launched(file, plan, &paths, &ambient)).collect();
     let screen = &mut context.screen;
     if screen.json {
         // What an MCP server offers is known once it runs, and nothing is started here.
-        let mut said = json!({"ok": ok, "problems": problems, "warnings": warnings, "tools": [], "skipped": []});
+        let tools: Vec<Value> = tools.iter().map(tool).collect();
+        let skipped: Vec<Value> =
+            skipped.iter().map(|one| json!({"operation": one.operation, "reason": one.reason})).collect();
+        let mut said =
+            json!({"ok": ok, "problems": problems, "warnings": warnings, "tools": tools, "skipped": skipped});
         if args.dry_run {
             said["launch"] = Value::Array(launches);
         }
@@ -64,9 +89,26 @@ pub(super) fn check(context: &mut Context, args: &CheckArgs) -> Result<u8, Failu
         }
     }
     if ok && !args.dry_run {
-        screen.line("no problems")?;
+        for tool in &tools {
+            screen.line(&format!("{}  {}", tool.name, plain(tool.description.lines().next().unwrap_or_default())))?;
+        }
+        for one in &skipped {
+            screen.remark(&format!("left out: {}: {}", plain(&one.operation), plain(&one.reason)));
+        }
+        let count = if tools.is_empty() { String::new() } else { format!(", {} tools", tools.len()) };
+        screen.line(&format!("no problems{count}"))?;
     }
     Ok(if ok { EXIT_OK } else { EXIT_USAGE })
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name, "description": spec.description, "inputSchema": spec.input_schema.value(), "labels": spec.labels,
+    })
+}
+
+fn folder(path: &Path) -> PathBuf {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
 /// A file in a project's folder is read as strictly as one that somebody else wrote; one that lies anywhere else is the user's own.
@@ -79,7 +121,7 @@ fn origin(path: &Path, paths: &Paths) -> Origin {
 }
 
 /// The launch as it would be. A project's texts stay as they are: nothing is looked up or expanded for it before consent.
-fn launch(file: &str, plan: &LaunchPlan, paths: &Paths, ambient: &BTreeMap<OsString, OsString>) -> Value {
+fn launched(file: &str, plan: &LaunchPlan, paths: &Paths, ambient: &BTreeMap<OsString, OsString>) -> Value {
     let own = plan.origin != Origin::Project;
     let mut unset = Vec::new();
     let mut value = |name: &str, text: &str| match own.then(|| expand(text, name, ambient)) {
@@ -115,6 +157,12 @@ fn launch(file: &str, plan: &LaunchPlan, paths: &Paths, ambient: &BTreeMap<OsStr
             let headers: BTreeMap<&str, String> = headers.iter().map(|(k, v)| (k.as_str(), value(k, v))).collect();
             said["transport"] = json!("http");
             said["url"] = json!(value("url", url));
+            said["headers"] = json!(headers);
+        }
+        Transport::Rest(plan) => {
+            let headers: BTreeMap<&str, String> = plan.headers.iter().map(|(k, v)| (k.as_str(), value(k, v))).collect();
+            said["transport"] = json!("rest");
+            said["base"] = json!(plan.reach_base().map(|base| value("baseUrl", base)));
             said["headers"] = json!(headers);
         }
     }

@@ -68,8 +68,8 @@ pub(super) fn diff(context: &mut Context, only: Option<&PackName>) -> Result<u8,
 
 fn plan(pack: Pack) -> Option<vance_shared::launch::LaunchPlan> {
     match pack.body {
-        PackBody::Mcp(plan) => Some(plan),
-        PackBody::RestApi | PackBody::Nothing => None,
+        PackBody::Launch(plan) => Some(plan),
+        PackBody::Nothing => None,
     }
 }
 

@@ -9,7 +9,7 @@ use vance_foot_core::config::{MAX_CONFIG_BYTES, ToolPacks, parse_config};
 use vance_foot_core::levels::{Layered, levels};
 use vance_foot_core::merge::{self, Found, LeftOut, merge};
 use vance_shared::gate::reach;
-use vance_shared::launch::Origin;
+use vance_shared::launch::{Origin, Transport};
 use vance_shared::pack::{Pack, PackBody};
 use vance_shared::show::plain;
 
@@ -70,7 +70,7 @@ pub(super) fn list(context: &mut Context) -> Result<u8, Failure> {
     let paths = paths(context)?;
     let files = both(&paths, !context.general.no_local);
     let tool_packs = selection(&context.home()?, &paths, !context.general.no_local);
-    let rows = rows(&files, &tool_packs, &Trust::new(&paths.home, &paths.project));
+    let rows = rows(&files, &tool_packs, &paths, &Trust::new(&paths.home, &paths.project));
     let mut notes = notes(&paths, !context.general.no_local);
     notes.extend(foreign_home(&paths).map(|(what, fix)| format!("{what}; {fix}")));
     let screen = &mut context.screen;
@@ -132,7 +132,7 @@ pub(in crate::cli) fn notes(paths: &Paths, local: bool) -> Vec<String> {
 }
 
 /// Each file with what becomes of it, as the loader decides it.
-fn rows(files: &[PackFile], tool_packs: &ToolPacks, trust: &Trust) -> Vec<Row> {
+fn rows(files: &[PackFile], tool_packs: &ToolPacks, paths: &Paths, trust: &Trust) -> Vec<Row> {
     let level = |origin: Origin| {
         let readable = files.iter().filter(move |file| file.origin == origin);
         merge(readable.filter_map(|file| {
@@ -144,8 +144,8 @@ fn rows(files: &[PackFile], tool_packs: &ToolPacks, trust: &Trust) -> Vec<Row> {
     let counts: BTreeMap<String, &Layered> =
         levels.packs.iter().map(|layered| (layered.found.pack.name.to_string(), layered)).collect();
     let plan = |found: Option<&Found>| match found.map(|found| &found.pack.body) {
-        Some(PackBody::Mcp(plan)) => Some(plan.clone()),
-        Some(PackBody::RestApi | PackBody::Nothing) | None => None,
+        Some(PackBody::Launch(plan)) => Some(plan.clone()),
+        Some(PackBody::Nothing) | None => None,
     };
     let verdict = |layered: Option<&&Layered>| {
         let layered = layered?;
@@ -188,8 +188,10 @@ fn rows(files: &[PackFile], tool_packs: &ToolPacks, trust: &Trust) -> Vec<Row> {
             level: if file.origin == Origin::Project { "project" } else { "global" },
             kind: kind(pack.as_ref()),
             reach: pack.as_ref().and_then(|pack| match &pack.body {
-                PackBody::Mcp(plan) => Some(reach(plan)),
-                PackBody::RestApi | PackBody::Nothing => None,
+                PackBody::Launch(plan) => {
+                    Some(reach(&vance_mcp_host::files::shown(plan.clone(), Some(&paths.project), &paths.global_packs)))
+                }
+                PackBody::Nothing => None,
             }),
             name,
             file: shown,
@@ -217,8 +219,8 @@ fn selection(home: &Path, paths: &Paths, local: bool) -> ToolPacks {
 
 fn kind(pack: Option<&Pack>) -> &'static str {
     match pack.map(|pack| &pack.body) {
-        Some(PackBody::Mcp(_)) => "mcp_server",
-        Some(PackBody::RestApi) => "rest_api",
+        Some(PackBody::Launch(plan)) if matches!(plan.transport, Transport::Rest(_)) => "rest_api",
+        Some(PackBody::Launch(_)) => "mcp_server",
         Some(PackBody::Nothing) | None => "-",
     }
 }

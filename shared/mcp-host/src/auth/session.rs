@@ -19,11 +19,11 @@ use serde::Deserialize;
 use vance_shared::launch::{Auth, Grant, LaunchPlan, OAuth, Tls, Transport};
 use vance_shared::names::PackName;
 
-use super::addresses::Addresses;
 use super::callback::Callback;
 use super::store::{Kept, now_s};
 use super::wire::{Wire, is_safe};
 use super::{AuthFault, LOGIN_WAIT, LoggedIn, OnAuthorize, Store, command, oauth_of, shown};
+use crate::addresses::Addresses;
 use crate::handle::HostEnv;
 
 /// A token is renewed this long before its end, or at half its life if that is short.

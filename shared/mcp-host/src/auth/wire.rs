@@ -8,7 +8,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest};
 use vance_shared::launch::Tls;
 
-use super::addresses::Addresses;
+use crate::addresses::Addresses;
 use crate::http;
 
 /// One request: a slow authorization server is waited for, a dead one not.

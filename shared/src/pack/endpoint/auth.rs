@@ -1,7 +1,7 @@
 //! `auth`: who we are to a server.
 
 use super::super::{Report, references};
-use super::{AUTHORIZATION, check_header, check_url};
+use super::{AUTHORIZATION, OWN_HEADERS, check_header, check_url};
 use crate::doc::{Fields, Node, ticked};
 use crate::launch::{Auth, Grant, OAuth};
 
@@ -9,7 +9,7 @@ use crate::launch::{Auth, Grant, OAuth};
 const MAX_SCOPES: usize = 64;
 
 /// What `auth` says.
-pub(super) enum Credentials {
+pub(in super::super) enum Credentials {
     /// One constant header.
     Header { name: String, value: String },
     /// One part of the query.
@@ -36,7 +36,7 @@ const KINDS: [(&str, Kind); 5] = [
 ];
 
 /// `"none"`, `"oauth2"`, `{"type": "bearer", "token": …}` or `{"bearer": {"token": …}}`.
-pub(super) fn read(node: &Node, report: &Report<'_>) -> Option<Credentials> {
+pub(in super::super) fn read(node: &Node, report: &Report<'_>) -> Option<Credentials> {
     let expected = "expected none or one such as {\"type\": \"bearer\", \"token\": \"${env:TOKEN}\"}";
     let named = |word: &str| KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind);
     if let Some(word) = node.as_str() {
@@ -80,15 +80,19 @@ fn credentials(kind: Kind, mut fields: Fields<'_>, report: &Report<'_>) -> Optio
     credentials
 }
 
-fn secret(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
+pub(in super::super) fn secret(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
     fields.require(name, "text such as ${env:TOKEN}");
     optional_secret(fields, name, report)
 }
 
-fn optional_secret(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
+pub(in super::super) fn optional_secret(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    report: &Report<'_>,
+) -> Option<String> {
     let text = fields.take_str(name)?;
     references::check_expanded(text, &format!("`{name}`"), fields.line_of(name), report);
-    if text.is_empty() || check_header("x", text).is_err() {
+    if text.is_empty() || check_header("x", text, &OWN_HEADERS).is_err() {
         fields.add(name, format!("`{name}` is empty or holds control characters or characters outside ASCII"));
         return None;
     }
@@ -106,7 +110,7 @@ fn basic(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Credentials> {
 }
 
 /// A text without its `${env:NAME}`.
-fn without_references(text: &str) -> String {
+pub(in super::super) fn without_references(text: &str) -> String {
     let mut parts = text.split("${env:");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |kept, part| kept + part.split_once('}').map_or("", |(_, rest)| rest))
@@ -114,10 +118,20 @@ fn without_references(text: &str) -> String {
 
 fn api_key(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Credentials> {
     let value = secret(fields, "value", report);
-    let header = fields.take_str("headerName");
-    let query = fields.take_str("queryParamName");
+    let mut header = fields.take_str("headerName");
+    let mut query = fields.take_str("queryParamName");
+    // OpenAPI's own words for the same.
+    if fields.has("in") || fields.has("name") {
+        fields.require("in", "header or query");
+        fields.require("name", "the header's or parameter's name");
+        let named = fields.take_str("name");
+        match fields.take_enum("in", &[("header", true), ("query", false)])? {
+            true => header = header.or(named),
+            false => query = query.or(named),
+        }
+    }
     match (header, query) {
-        (Some(name), None) => match check_header(name, "") {
+        (Some(name), None) => match check_header(name, "", &OWN_HEADERS) {
             Ok(()) => Some(Credentials::Header { name: name.to_owned(), value: value? }),
             Err(message) => {
                 fields.add("headerName", format!("{} {message}", ticked(name)));
@@ -170,7 +184,7 @@ fn oauth(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<OAuth> {
     Some(oauth)
 }
 
-fn scopes(fields: &mut Fields<'_>, report: &Report<'_>) -> Vec<String> {
+pub(in super::super) fn scopes(fields: &mut Fields<'_>, report: &Report<'_>) -> Vec<String> {
     let list = fields.take_strs("scopes", "a list such as [\"mcp:read\"]").unwrap_or_default();
     if list.len() > MAX_SCOPES {
         fields.add("scopes", format!("{} scopes, expected at most {MAX_SCOPES}", list.len()));
@@ -187,7 +201,7 @@ fn scopes(fields: &mut Fields<'_>, report: &Report<'_>) -> Vec<String> {
 }
 
 /// Where credentials are sent: encrypted, or this machine.
-fn address(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
+pub(in super::super) fn address(fields: &mut Fields<'_>, name: &'static str, report: &Report<'_>) -> Option<String> {
     let text = fields.take_str(name)?;
     references::check_literal(text, &format!("`{name}`"), fields.line_of(name), report);
     match check_url(text) {

@@ -5,7 +5,7 @@ use crate::doc::Fields;
 use crate::launch::{Origin, Tls};
 
 /// Reads `tls`; what is absent is the system's way.
-pub(super) fn read(fields: &mut Fields<'_>, report: &Report<'_>) -> Tls {
+pub(in super::super) fn read(fields: &mut Fields<'_>, report: &Report<'_>) -> Tls {
     if fields.take("tls").is_none_or(|node| node.is_null()) {
         return Tls::default();
     }

@@ -1,35 +1,45 @@
 //! Where a request may go whose address a server chose: not into this machine or its network, unless the pack itself names the host.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use vance_shared::address::is_public;
 
 /// Variables that name a proxy: our own choice, not a server's.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// Resolves names; of a host that nobody named, only public addresses.
 #[derive(Debug, Clone)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     /// Hosts that were named literally, in lower case.
     named: Vec<String>,
+    anywhere: bool,
 }
 
 impl Addresses {
     /// The hosts of these addresses may be anywhere, and so may the proxies of this process.
-    pub(super) fn naming<'a>(urls: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn naming<'a>(urls: impl Iterator<Item = &'a str>) -> Self {
         let proxies: Vec<String> = PROXIES.iter().filter_map(|name| std::env::var(name).ok()).collect();
         let host = |url: &str| reqwest::Url::parse(url).ok().and_then(|url| host_of(&url));
-        Self { named: urls.filter_map(host).chain(proxies.iter().filter_map(|url| host(url))).collect() }
+        Self {
+            named: urls.filter_map(host).chain(proxies.iter().filter_map(|url| host(url))).collect(),
+            anywhere: false,
+        }
+    }
+
+    /// The pack is the user's own, and may lead into their network.
+    pub(crate) fn anywhere() -> Self {
+        Self { named: Vec::new(), anywhere: true }
     }
 
     /// May a request go to this address, as far as its text tells?
-    pub(super) fn allow(&self, url: &reqwest::Url) -> bool {
+    pub(crate) fn allow(&self, url: &reqwest::Url) -> bool {
         let Some(host) = host_of(url) else { return false };
-        self.is_named(&host) || host.parse::<IpAddr>().map_or(true, |address| !is_internal(address))
+        self.is_named(&host) || host.parse::<IpAddr>().map_or(true, is_public)
     }
 
     fn is_named(&self, host: &str) -> bool {
-        self.named.iter().any(|named| named == host)
+        self.anywhere || self.named.iter().any(|named| named == host)
     }
 }
 
@@ -44,55 +54,13 @@ impl Resolve for Addresses {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let allowed: Vec<SocketAddr> =
-                found.into_iter().filter(|address| named || !is_internal(address.ip())).collect();
+                found.into_iter().filter(|address| named || is_public(address.ip())).collect();
             if allowed.is_empty() {
-                let why = "it is in a private network, and the pack does not name it; set `issuer` in its `auth`";
+                let why = "it is in a private network, and the pack does not name it";
                 return Err(format!("{}: {why}", name.as_str()).into());
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
-    }
-}
-
-/// Not of the public internet.
-fn is_internal(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_internal_v4(v4),
-        IpAddr::V6(v6) => embedded(v6).map_or_else(|| is_internal_v6(v6), is_internal_v4),
-    }
-}
-
-fn is_internal_v4(v4: Ipv4Addr) -> bool {
-    let [a, b, ..] = v4.octets();
-    v4.is_private()
-        || v4.is_loopback()
-        || v4.is_link_local()
-        || v4.is_multicast()
-        || v4.is_broadcast()
-        || a == 0
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 198 && (b == 18 || b == 19))
-}
-
-fn is_internal_v6(v6: Ipv6Addr) -> bool {
-    let [first, second, ..] = v6.segments();
-    v6.is_loopback()
-        || v6.is_unspecified()
-        || v6.is_multicast()
-        || first & 0xffc0 == 0xfe80
-        || first & 0xfe00 == 0xfc00
-        || (first == 0x2001 && second == 0)
-}
-
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, NAT64, 6to4.
-fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, g, h] = v6.segments();
-    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match [a, b, c, d, e, f] {
-        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => Some(of(g, h)),
-        [0, 0, 0, 0, 0, 0] if !v6.is_loopback() && !v6.is_unspecified() => Some(of(g, h)),
-        [0x2002, ..] => Some(of(b, c)),
-        _ => None,
     }
 }
 

@@ -1,0 +1,86 @@
+#![allow(clippy::unwrap_used)]
+
+use vance_shared::launch::Origin;
+use vance_shared::launch::rest::{RestPlan, Spec};
+use vance_shared::names::PackName;
+
+use super::*;
+use crate::document::Document;
+
+fn api(count: usize, exposure: Exposure) -> Api {
+    let mut paths = Map::new();
+    for n in 0..count {
+        let description = format!("Number {n}.");
+        paths.insert(
+            format!("/things/{{id}}/part{n}"),
+            json!({"get": {"operationId": format!("things/get-part{n}"), "tags": [if n == 7 { "Seven" } else { "rest" }], "summary": description},
+                "post": {"operationId": format!("things/set-part{n}"), "requestBody": {"required": true, "content": {"application/json": {}}}}}),
+        );
+    }
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "paths": paths});
+    let mut plan = RestPlan::new(PackName::parse("p").unwrap(), Origin::Global, Spec::Inline(Value::Null));
+    plan.exposure = exposure;
+    Api::load(Document::from_value(document, None).unwrap(), &plan)
+}
+
+fn answer(api: &Api, tool: &str, arguments: Value) -> Value {
+    match called(api, tool, &arguments).unwrap() {
+        Called::Answer(result) => result.structured.unwrap().value(),
+        Called::Operation(operation, _) => panic!("{}", operation.name),
+    }
+}
+
+#[test]
+fn a_small_pack_offers_its_operations_and_a_large_one_three_tools() {
+    for (count, exposure, tools_offered) in [
+        (5, Exposure::Auto, 10),
+        (64, Exposure::Auto, 128),
+        (65, Exposure::Auto, 3),
+        (65, Exposure::Tools, 130),
+        (1, Exposure::Search, 3),
+    ] {
+        assert_eq!(tools(&api(count, exposure)).len(), tools_offered, "{count} {exposure:?}");
+    }
+}
+
+#[test]
+fn a_thousand_operations_are_found_described_and_called() {
+    let api = api(500, Exposure::Auto);
+    let names: Vec<String> = tools(&api).iter().map(|tool| tool.name.to_string()).collect();
+    assert_eq!(names, ["p__search", "p__describe", "p__call"]);
+    let found = answer(&api, "search", json!({"query": "get part42 things", "limit": 2}));
+    assert_eq!(found["operations"][0]["name"], "things_get-part42");
+    assert_eq!(found["operations"][0]["required"], json!(["id"]));
+    assert_eq!(found["operations"].as_array().map(Vec::len), Some(2));
+    let found = answer(&api, "search", json!({"tag": "seven", "method": "GET"}));
+    assert_eq!(
+        (found["total"].as_u64(), &found["operations"][0]["operation"]),
+        (Some(1), &json!("GET /things/{id}/part7"))
+    );
+    let page = answer(&api, "search", json!({"offset": 990, "limit": 50}));
+    assert_eq!((page["total"].as_u64(), page["operations"].as_array().map(Vec::len)), (Some(1000), Some(10)));
+    let described = answer(&api, "describe", json!({"names": ["things_set-part3"]}));
+    assert_eq!(described["operations"][0]["inputSchema"]["required"], json!(["id", "body"]));
+    let call = json!({"name": "things_get-part3", "arguments": {"id": 1}});
+    match called(&api, "call", &call).unwrap() {
+        Called::Operation(operation, arguments) => {
+            assert_eq!((operation.id.as_deref(), arguments), (Some("things/get-part3"), json!({"id": 1})));
+        }
+        Called::Answer(_) => panic!("not an answer"),
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is_near() {
+    let api = api(70, Exposure::Auto);
+    for (tool, arguments, want) in [
+        ("call", json!({"name": "things_get-prt3"}), "did you mean things_get-part3?"),
+        ("describe", json!({"names": ["x"]}), "there is no operation 'x'"),
+        ("search", json!({"words": "x"}), "'words' was unexpected"),
+        ("things_get-part999", json!({}), "there is no operation"),
+    ] {
+        let fault = called(&api, tool, &arguments).unwrap_err();
+        assert_eq!(fault.code, "invalid_argument");
+        assert!(fault.message.contains(want), "{}", fault.message);
+    }
+}
