@@ -194,9 +194,24 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
         Refusal::new(CLOSE_DRAINING, "unavailable", format!("the Brain cannot take a client now: {e}; reconnect"))
     };
     claim(brain, owner, &client_id).await?;
+    // Noted before the epoch is taken and looked at again after it: of two lives, the earlier never comes in behind the later.
+    let is_latest = || hello.life.is_none_or(|life| brain.directory.lives(&client_id, life));
+    let outlived = || {
+        let message = format!("a later process of client {client_id} has said hello already: this one is superseded");
+        Refusal::new(CLOSE_SUPERSEDED, "superseded", message)
+    };
+    if !is_latest() {
+        return Err(outlived());
+    }
     let epoch = brain.store.next_counter("epoch").await.map_err(|e| unavailable(&e))?;
+    if !is_latest() {
+        return Err(outlived());
+    }
     brain.directory.attach(&client_id, &session_id);
     let held = brain.scheduler.send(HeldOn(client_id.clone())).await.map_err(|e| unavailable(&e))?;
+    if !is_latest() {
+        return Err(outlived());
+    }
     let outbox = Outbox::default();
     let machine = short(hello.machine.as_deref().unwrap_or("unknown"));
     let info = ClientInfo {

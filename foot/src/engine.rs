@@ -99,6 +99,8 @@ pub enum StartError {
 pub struct Parts {
     /// Its identity.
     pub client_id: ClientId,
+    /// Which life of that identity it is.
+    pub life: u64,
     /// Its journal.
     pub journal: Arc<dyn CallJournal>,
     /// How it reaches the Brain.
@@ -110,6 +112,7 @@ pub struct Parts {
 /// Who a Foot is, and what it stands on.
 struct Base {
     client_id: ClientId,
+    life: u64,
     state_dir: PathBuf,
     journal: Option<Arc<dyn CallJournal>>,
     dial: Dial,
@@ -178,8 +181,8 @@ fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
 /// The same actors on parts of one's own, without packs and native tools.
 pub fn start_with(config: FootConfig, parts: Parts) -> Result<Foot, StartError> {
     let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
-    let Parts { client_id, journal, dial, tools } = parts;
-    let base = Base { client_id, state_dir: paths.state.clone(), journal: Some(journal), dial, slot: None };
+    let Parts { client_id, life, journal, dial, tools } = parts;
+    let base = Base { client_id, life, state_dir: paths.state.clone(), journal: Some(journal), dial, slot: None };
     let config = FootConfig { no_tools: true, ..config };
     build(config, &paths, base, tools, Arc::new(NoPacks), None)
 }
@@ -200,7 +203,7 @@ fn assemble(
         None => None,
     };
     let (client_id, state_dir) = (slot.client_id().clone(), slot.dir().to_owned());
-    let base = Base { client_id, state_dir, journal, dial: dial::tcp(), slot: Some(slot) };
+    let base = Base { client_id, life: slot.life(), state_dir, journal, dial: dial::tcp(), slot: Some(slot) };
     build(config, paths, base, own, permit, native)
 }
 
@@ -213,7 +216,7 @@ fn build(
     permit: Arc<dyn Permit>,
     native: Option<Arc<NativeTools>>,
 ) -> Result<Foot, StartError> {
-    let Base { client_id, state_dir, journal, dial, slot } = base;
+    let Base { client_id, life, state_dir, journal, dial, slot } = base;
     let runs = Arc::new(Runs::default());
     let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
     let (connection_tx, connection) = watch::channel(match config.brain_url {
@@ -245,7 +248,7 @@ fn build(
             brain: vance_shared::show::plain(url.as_str().trim_end_matches('/')),
             token: Arc::clone(&config.token),
             dial,
-            hello: hello(&config, &client_id),
+            hello: ClientConnected { life: Some(life), ..hello(&config, &client_id) },
             made_session: Arc::new(OnceLock::new()),
         };
         let line = SupervisorSpec::new("line")

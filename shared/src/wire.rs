@@ -91,6 +91,10 @@ pub struct ClientConnected {
     /// The last epoch that the Brain gave this client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Which life of this identity it is: rises with each start of its process. A hello of an earlier life than one that came
+    /// already is that of a process that is gone, and is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub life: Option<u64>,
     /// Machine name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

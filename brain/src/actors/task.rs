@@ -56,12 +56,21 @@ pub struct ToTask {
 }
 
 /// Kept over restarts of one task's actor, and read by the scheduler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
+    /// Which of the task's actors it is: later ones have higher numbers.
+    seat: u64,
     /// Inputs of the scheduler that were begun.
     handled: AtomicU64,
     /// Starts of the actor.
     starts: AtomicU32,
+}
+
+impl Tally {
+    /// For a new actor.
+    pub fn new(seat: u64) -> Self {
+        Self { seat, handled: AtomicU64::new(0), starts: AtomicU32::new(0) }
+    }
 }
 
 /// The actor.
@@ -98,7 +107,8 @@ impl TaskActor {
     }
 
     fn report(&self, report: Report) {
-        let message = FromTask { task_id: self.task_id.clone(), handled: self.tally.handled.load(Relaxed), report };
+        let (seat, handled) = (self.tally.seat, self.tally.handled.load(Relaxed));
+        let message = FromTask { task_id: self.task_id.clone(), seat, handled, report };
         if let Err(refusal) = self.brain.scheduler.tell(message) {
             // The scheduler is restarting: it rebuilds everything from the store and starts new task actors.
             tracing::warn!(task_id = %self.task_id, %refusal, "the scheduler did not take a report");
