@@ -27,6 +27,9 @@ use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
 pub use search::SearchProvider;
 
+/// Their names.
+pub const NAMES: [&str; 4] = ["http_fetch", "now", "task_note", "web_search"];
+
 /// The longest note: it is kept with its task.
 const MAX_NOTE_CHARS: usize = 16 * 1024;
 

@@ -10,6 +10,7 @@ pub mod guardrails;
 pub mod home;
 pub mod http;
 pub mod hub;
+pub mod kept;
 pub mod link;
 pub mod metrics;
 pub mod outbox;

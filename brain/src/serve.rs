@@ -8,31 +8,31 @@
 //! ├── work (one_for_all)
 //! │   ├── tasks           one actor a live task
 //! │   └── scheduler       the board
-//! └── packs               one supervisor a server pack
+//! └── packs (all or none)
+//!     ├── servers         one supervisor a server pack
+//!     └── pack_loader     reads the files, starts and ends servers
 //! ```
 //!
 //! Past the root's restart budget the process ends with an error: whoever started it starts it anew, from the store.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::{Registry, ServerSide};
-use vance_mcp_host::{HostEnv, HostEvent};
 use vance_observability::spans;
 use vance_shared::doc::Problem;
-use vance_shared::launch::TrustedLaunch;
-use vance_shared::pack::PackBody;
 use vance_supervise::{ActorRef, Backoff, ChildSpec, ExitReason, Intensity, Strategy, SupervisorRef, SupervisorSpec};
 
-use crate::actors::registry::{PackEvent, RegistryActor};
+use crate::actors::pack_loader::{Desk, PackLoader, ToPackLoader};
+use crate::actors::registry::RegistryActor;
 use crate::actors::scheduler::{self, Scheduler};
 use crate::actors::session::DrainAll;
 use crate::actors::store_gate::{Close, StoreGate};
@@ -41,7 +41,7 @@ use crate::directory::Directory;
 use crate::executor::Executor;
 use crate::home::{self, Home, Loaded};
 use crate::http::{self, HttpSetup};
-use crate::hub::{Brain, Hub};
+use crate::hub::{Brain, Files, Hub, now_ms};
 use crate::metrics::Metrics;
 use crate::store::{OpenError, Store, WriterSeat};
 use crate::tokens::{Principals, TokenError, local_token};
@@ -144,8 +144,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 
     let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
-    // Tasks that go on at once must find the packs that they need, though none of them is up.
-    let packs = packs(&brain, &options.home, loaded);
+    let packs = packs(&brain, &options.home);
     let root = SupervisorRef::start(tree(&brain, supervisors, Some(seat)));
     tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
     if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
@@ -154,6 +153,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 
     let shutdown = CancellationToken::new();
     let keep = tokio::spawn(metrics.clone().keep());
+    let mut hangups = listen_for(SignalKind::hangup())?;
     let setup = HttpSetup {
         brain: brain.clone(),
         principals: Arc::new(Principals::local(&token)),
@@ -168,6 +168,10 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let ended = tokio::select! {
         signal = stop_signal() => {
             tracing::info!(signal = signal?, "draining");
+            None
+        }
+        () = reload_at(&mut hangups, &brain) => {
+            tracing::info!(signal = "SIGHUP", "the terminal is gone: draining");
             None
         }
         reason = root.ended() => Some(reason),
@@ -192,14 +196,32 @@ fn println_ready(bound: SocketAddr) -> Result<(), ServeError> {
         .map_err(|source| ServeError::Process { what: "cannot write to stdout", source })
 }
 
+fn listen_for(kind: SignalKind) -> Result<Signal, ServeError> {
+    signal(kind).map_err(|source| ServeError::Process { what: "cannot listen for signals", source })
+}
+
 async fn stop_signal() -> Result<&'static str, ServeError> {
-    let listen =
-        |kind| signal(kind).map_err(|source| ServeError::Process { what: "cannot listen for signals", source });
-    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let (mut term, mut int) = (listen_for(SignalKind::terminate())?, listen_for(SignalKind::interrupt())?);
     Ok(tokio::select! {
         _ = term.recv() => "SIGTERM",
         _ = int.recv() => "SIGINT",
     })
+}
+
+/// Reads the files again at each SIGHUP. Ends when the terminal is gone in which this Brain was started: that is the same signal.
+async fn reload_at(hangups: &mut Signal, brain: &Brain) {
+    let had_terminal = std::io::stdin().is_terminal();
+    while hangups.recv().await.is_some() {
+        if had_terminal && !std::io::stdin().is_terminal() {
+            return;
+        }
+        tracing::info!(signal = "SIGHUP", "the files are read again");
+        if let Err(refusal) = brain.pack_loader.post(ToPackLoader::Reload).await {
+            // It restarts, and reads them then.
+            tracing::warn!(%refusal, "the loader did not take a reload");
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Clients are told to come back later; server calls may end within a time, then they are cancelled. Tasks go on after the next
@@ -266,14 +288,22 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         revision: 1,
     };
     let supervisors = Supervisors::default();
+    let executor = Executor::new(builtins);
+    // Tasks that go on at once must find the packs that they need, though none of them is up.
+    for name in registry.packs.keys() {
+        drop(executor.expect_pack(name));
+    }
+    let files = Files { read_at: now_ms(), problems: loaded.problems.clone(), needs_restart: false };
     let brain = Arc::new(Hub {
         store,
         registry: ArcSwap::from_pointee(registry),
         registry_actor: ActorRef::new("registry"),
+        pack_loader: ActorRef::new("pack_loader"),
+        files: ArcSwap::from_pointee(files),
         scheduler: ActorRef::new("scheduler"),
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
-        executor: Executor::new(builtins),
+        executor,
         config,
         started: Instant::now(),
     });
@@ -310,39 +340,16 @@ fn patient() -> Intensity {
     Intensity { max_restarts: 1_000, within: Duration::from_secs(60) }
 }
 
-/// All server packs, to be started at once. A pack that fails for good is tried again every half minute.
-fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
-    let program = std::env::current_exe().unwrap_or_else(|_| "vance-brain".into());
-    let mut packs = SupervisorSpec::new("packs")
+/// All server packs, and who keeps them as the files say.
+fn packs(brain: &Brain, home: &Home) -> SupervisorSpec {
+    let servers = SupervisorRef::new();
+    let desk = Desk::new(brain.clone(), home.clone(), servers.clone());
+    let below = SupervisorSpec::new("servers")
         .intensity(Intensity { max_restarts: 1_000_000, within: Duration::from_secs(60) })
         .backoff(Backoff { first: Duration::from_secs(30), max: Duration::from_secs(30) });
-    for pack in loaded.packs.into_iter().filter(|p| p.enabled) {
-        let PackBody::Mcp(plan) = pack.body else { continue };
-        let name = pack.name.to_string();
-        let trusted = match TrustedLaunch::own_home(plan) {
-            Ok(trusted) => trusted,
-            Err(refusal) => {
-                tracing::error!(pack = name, "{refusal}");
-                continue;
-            }
-        };
-        let env = HostEnv {
-            state_dir: home.brain(),
-            logins_dir: home.brain(),
-            project_dir: None,
-            guard_program: program.clone(),
-            client_name: "vance-brain".to_owned(),
-            sandbox: None,
-        };
-        let (registry, of) = (brain.registry_actor.clone(), name.clone());
-        let sink = Arc::new(move |event: HostEvent| {
-            if registry.tell(PackEvent { pack: of.clone(), event }).is_err() {
-                tracing::warn!(pack = of, "the registry did not take news of a pack");
-            }
-        });
-        let (handle, spec) = vance_mcp_host::server(trusted, env, sink);
-        brain.executor.add_pack(&name, handle);
-        packs = packs.child(ChildSpec::supervisor(spec, SupervisorRef::new()));
-    }
-    packs
+    let loader = ChildSpec::actor(brain.pack_loader.clone(), move |_| PackLoader::new(desk.clone()));
+    SupervisorSpec::new("packs")
+        .strategy(Strategy::OneForAll)
+        .child(ChildSpec::supervisor(below, servers))
+        .child(loader)
 }

@@ -22,6 +22,7 @@ mod reading;
 pub mod sandbox;
 mod server;
 mod shared;
+pub mod stamps;
 mod stderr;
 mod stdio;
 mod tools;
