@@ -10,6 +10,7 @@
 //! same shape, `{"error": {"code", "message"}}`; everything that was started here has ended when [`run`] returns.
 
 mod answer;
+mod blobs;
 mod body;
 mod connections;
 mod events;

@@ -1,10 +1,11 @@
 //! What all parts of a running Brain share: handles only, each cheap to clone; who owns the state behind one is said there.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
+use vance_blobs::Blobs;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::Registry;
 use vance_shared::doc::Problem;
@@ -37,6 +38,8 @@ pub struct Hub {
     pub directory: Directory,
     /// Runs server tools.
     pub executor: Executor,
+    /// What is too large to travel; nothing is kept where there is no folder for it.
+    pub blobs: OnceLock<Arc<Blobs>>,
     /// `brain.yaml`.
     pub config: BrainConfig,
     /// When it started: zero of [`Hub::ticks`].

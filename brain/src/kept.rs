@@ -74,7 +74,9 @@ mod tests {
         std::fs::create_dir_all(home.packs()).unwrap();
         std::fs::create_dir_all(home.engines()).unwrap();
         let pack = |name: &str, program: &str| {
-            format!(r#"{{"name": "{name}", "type": "mcp_server", "parameters": {{"transport": "stdio", "command": ["{program}"]}}}}"#)
+            format!(
+                r#"{{"name": "{name}", "type": "mcp_server", "parameters": {{"transport": "stdio", "command": ["{program}"]}}}}"#
+            )
         };
         let put = |file: &str, text: &str| std::fs::write(home.brain().join(file), text).unwrap();
         let mut kept = Kept::default();

@@ -2,6 +2,7 @@
 
 pub mod actors;
 pub mod api;
+pub mod blobs;
 pub mod builtin;
 pub mod cli;
 pub mod directory;

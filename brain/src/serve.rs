@@ -18,17 +18,19 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use vance_blobs::Blobs;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::{Registry, ServerSide};
 use vance_observability::spans;
 use vance_shared::doc::Problem;
+use vance_shared::limits::BLOBS_BYTES;
 use vance_supervise::{ActorRef, Backoff, ChildSpec, ExitReason, Intensity, Strategy, SupervisorRef, SupervisorSpec};
 
 use crate::actors::pack_loader::{Desk, PackLoader, ToPackLoader};
@@ -144,6 +146,10 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 
     let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
+    match Blobs::open(&options.home.data().join("blobs"), BLOBS_BYTES, None) {
+        Ok(blobs) => drop(brain.blobs.set(Arc::new(blobs))),
+        Err(error) => tracing::error!(%error, "results of server tools that are too large to travel are not kept"),
+    }
     let packs = packs(&brain, &options.home);
     let root = SupervisorRef::start(tree(&brain, supervisors, Some(seat)));
     tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
@@ -304,6 +310,7 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
         executor,
+        blobs: OnceLock::new(),
         config,
         started: Instant::now(),
     });

@@ -22,6 +22,7 @@ use crate::actors::dial;
 use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
 use crate::actors::gate::{self, Gate, TrustGate};
 use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
+use crate::actors::kept;
 use crate::actors::link::{self, Link};
 use crate::actors::loader::{self, Loader, PackDesk};
 use crate::actors::run;
@@ -107,6 +108,8 @@ pub struct Parts {
     pub dial: Dial,
     /// All its tools.
     pub tools: Vec<Arc<Tool>>,
+    /// The folder of what is too large to travel.
+    pub blobs: Option<PathBuf>,
 }
 
 /// Who a Foot is, and what it stands on.
@@ -116,6 +119,7 @@ struct Base {
     state_dir: PathBuf,
     journal: Option<Arc<dyn CallJournal>>,
     dial: Dial,
+    blobs: Option<PathBuf>,
     /// Held while the Foot lives.
     slot: Option<Slot>,
 }
@@ -181,8 +185,9 @@ fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
 /// The same actors on parts of one's own, without packs and native tools.
 pub fn start_with(config: FootConfig, parts: Parts) -> Result<Foot, StartError> {
     let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
-    let Parts { client_id, life, journal, dial, tools } = parts;
-    let base = Base { client_id, life, state_dir: paths.state.clone(), journal: Some(journal), dial, slot: None };
+    let Parts { client_id, life, journal, dial, tools, blobs } = parts;
+    let state_dir = paths.state.clone();
+    let base = Base { client_id, life, state_dir, journal: Some(journal), dial, blobs, slot: None };
     let config = FootConfig { no_tools: true, ..config };
     build(config, &paths, base, tools, Arc::new(NoPacks), None)
 }
@@ -203,7 +208,8 @@ fn assemble(
         None => None,
     };
     let (client_id, state_dir) = (slot.client_id().clone(), slot.dir().to_owned());
-    let base = Base { client_id, life: slot.life(), state_dir, journal, dial: dial::tcp(), slot: Some(slot) };
+    let (life, blobs) = (slot.life(), Some(state_dir.join("blobs")));
+    let base = Base { client_id, life, state_dir, journal, dial: dial::tcp(), blobs, slot: Some(slot) };
     build(config, paths, base, own, permit, native)
 }
 
@@ -216,7 +222,7 @@ fn build(
     permit: Arc<dyn Permit>,
     native: Option<Arc<NativeTools>>,
 ) -> Result<Foot, StartError> {
-    let Base { client_id, life, state_dir, journal, dial, slot } = base;
+    let Base { client_id, life, state_dir, journal, dial, blobs, slot } = base;
     let runs = Arc::new(Runs::default());
     let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
     let (connection_tx, connection) = watch::channel(match config.brain_url {
@@ -230,11 +236,13 @@ fn build(
     let line_ref = SupervisorRef::new();
     if let (Some(url), Some(open)) = (&config.brain_url, &journal) {
         let link = ActorRef::new("link");
+        let blobs = blobs.and_then(|dir| kept::open(&dir, &client_id));
         let calls = dispatcher::Shared {
             me: dispatcher.clone(),
             link: link.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            blobs: blobs.clone(),
             catalogue: catalogue.clone(),
         };
         let line = link::Shared {
@@ -242,6 +250,7 @@ fn build(
             dispatcher: dispatcher.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            blobs,
             catalogue: catalogue.clone(),
             connection: connection_tx,
             url: socket_url(url)?,
@@ -415,7 +424,7 @@ impl Foot {
         };
         let timeout = timeout.unwrap_or(CALL_TIMEOUT);
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel };
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel, keep: None };
         run::run(job, |(fraction, message)| {
             if let Some(progress) = &progress {
                 progress(fraction, message);

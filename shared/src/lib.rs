@@ -1,5 +1,6 @@
 //! What Brain and Foot agree on: ids, names, tools, calls, packs and the wire. Vocabulary only: no I/O, no actors.
 
+pub mod blob;
 pub mod call;
 pub mod doc;
 pub mod gate;

@@ -9,8 +9,10 @@ use crate::json::Raw;
 use crate::tool::{Annotations, Replay, ToolSpec};
 use crate::trace::TraceContext;
 
+mod blob;
 mod codec;
 mod parts;
+pub use blob::{BlobGet, BlobPart};
 pub use codec::{Decoded, decode_to_brain, decode_to_foot, encode};
 pub use parts::{Assembly, PartError, split};
 
@@ -43,6 +45,7 @@ pub enum ToBrain {
     Progress(Progress),
     Result(CallResult),
     ResultPart(ResultPart),
+    BlobPart(BlobPart),
     Ping(Ping),
     Pong(Ping),
     Drain(Drain),
@@ -58,6 +61,7 @@ pub enum ToFoot {
     Call(Call),
     ResultAck(ResultAck),
     Cancel(Cancel),
+    BlobGet(BlobGet),
     Ping(Ping),
     Pong(Ping),
     Drain(Drain),

@@ -34,6 +34,20 @@ impl Api {
         answer(response).await
     }
 
+    /// GET of what is no JSON, with a `Range` if one is given.
+    pub async fn bytes(&self, path: &str, range: Option<&str>) -> anyhow::Result<Bytes> {
+        let mut request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        if let Some(range) = range {
+            request = request.header("range", range);
+        }
+        let response = request.send().await?;
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let (etag, range, status) = (header("etag"), header("content-range"), response.status().as_u16());
+        Ok(Bytes { status, etag, range, body: response.bytes().await?.to_vec() })
+    }
+
     /// POST of a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Value)> {
         let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
@@ -75,6 +89,19 @@ impl Api {
         })
         .await
     }
+}
+
+/// An answer that is no JSON.
+#[derive(Debug)]
+pub struct Bytes {
+    /// Status.
+    pub status: u16,
+    /// `ETag`.
+    pub etag: String,
+    /// `Content-Range`.
+    pub range: String,
+    /// Body.
+    pub body: Vec<u8>,
 }
 
 async fn answer(response: reqwest::Response) -> anyhow::Result<(u16, Value)> {

@@ -28,6 +28,7 @@ use spans::Spans;
 
 use super::scheduler::{FromTask, Report, ServerEnded};
 use super::session::{ToSession, WithCall};
+use crate::blobs;
 use crate::directory::SessionHandle;
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
@@ -281,9 +282,11 @@ impl TaskActor {
                     trace,
                     task_id: Some(self.task_id.clone()),
                 };
+                let owner = task.head.owner.clone();
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
                 tokio::spawn(async move {
                     let outcome = brain.executor.run(server_call).await;
+                    let outcome = blobs::within_limits(&brain, &call_id, &owner, outcome).await;
                     let message = ServerEnded { task_id, call_id, outcome };
                     if let Err(refusal) = brain.scheduler.post(message).await {
                         tracing::warn!(%refusal, "the scheduler did not take a result; the task decides by its replay class");

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 //! The server over real sockets, before a whole Brain in this process.
 
+mod blobs;
 mod client;
 mod door;
 mod stream;

@@ -139,6 +139,7 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
             .into_iter()
             .flatten()
             .collect(),
+        blobs: None,
     };
     let foot = engine::start_with(FootConfig { name: Some(format!("laptop-{index}")), ..config() }, parts)?;
     let mut connection = foot.connection();
