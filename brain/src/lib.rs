@@ -18,5 +18,6 @@ pub mod outbox;
 pub mod recovery;
 pub mod rows;
 pub mod serve;
+pub mod stamp;
 pub mod store;
 pub mod tokens;

@@ -46,6 +46,7 @@ use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Files, Hub, now_ms};
 use crate::metrics::Metrics;
 use crate::store::{OpenError, Store, WriterSeat};
+use crate::tokens::book::TokenBook;
 use crate::tokens::{Principals, TokenError, local_token};
 
 /// Where a Brain listens unless it is told otherwise.
@@ -132,7 +133,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let addr = listen_addr(&options, &config)?;
     check_store(&options, &config)?;
     let (store, seat) = Store::open(&options.home.data())?;
-    let token = local_token(&options.home.token())?;
+    let principals = Arc::new(Principals::local(&local_token(&options.home.token())?));
+    let tokens = TokenBook::new(&options.home.data());
+    tokens.show(&principals);
     // Without a collector everything works all the same.
     match spans::start("vance-brain", config.otlp.as_deref()) {
         Ok(true) => tracing::info!("spans are sent to a collector"),
@@ -160,9 +163,10 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let shutdown = CancellationToken::new();
     let keep = tokio::spawn(metrics.clone().keep());
     let mut hangups = listen_for(SignalKind::hangup())?;
+    let following = vance_supervise::beside(tokens.follow(principals.clone()));
     let setup = HttpSetup {
         brain: brain.clone(),
-        principals: Arc::new(Principals::local(&token)),
+        principals,
         listen: bound,
         allowed_hosts: config.allowed_hosts.clone(),
         metrics,
@@ -189,6 +193,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         tracing::error!("the HTTP server panicked");
     }
     keep.abort();
+    following.abort();
     match ended {
         None => Ok(()),
         Some(reason) => Err(ServeError::GaveUp(reason)),

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::tokens::Scope;
+
 const EXAMPLES: &str = "\
 Examples:
   vance-brain serve                        serve on 127.0.0.1:9990 from ~/.vancetope
   vance-brain check                        every mistake in the Brain's files, with its line
+  vance-brain token new --name alice       a token for another person or machine
 
 Environment:
   VANCE_HOME           instead of ~/.vancetope (--home)
@@ -37,6 +40,17 @@ Examples:
 Looks at brain.yaml, tools.yaml, packs/*.json and engines/*.yaml of <home>/brain. Starts nothing, fetches nothing.
 Exit codes: 0 no problems, 2 some.";
 
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  vance-brain token new --name alice                    prints the token, this once
+  vance-brain token new --name dashboard --scope api
+  vance-brain token list
+  vance-brain token revoke alice
+
+A running Brain takes new tokens at once. Each name has its own sessions and tasks, which nobody else sees. Revoking ends open lines
+and event streams; a new token of the same name finds the sessions again.
+Scopes: foot (offer a machine's tools), api (tasks, sessions, calls, events), mcp (the MCP endpoint), admin (metrics).";
+
 /// Runs task trees and routes every tool call.
 #[derive(Debug, Parser)]
 #[command(name = "vance-brain", version, after_help = EXAMPLES, arg_required_else_help = true)]
@@ -60,7 +74,37 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// Validate every file of the Brain
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(CheckArgs),
+    Check(HomeArgs),
+    /// Who may speak to the Brain
+    #[command(after_help = TOKEN_EXAMPLES)]
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token and print it, alone on its line
+    New {
+        /// Whose it is: 1 to 64 of [A-Za-z0-9_.-]
+        #[arg(long)]
+        name: String,
+        /// What it may do
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', default_value = "foot,api,mcp", value_parser = Scope::parse)]
+        scopes: Vec<Scope>,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
+    /// Names, scopes and days; never the tokens
+    List(HomeArgs),
+    /// End a token, and what it opened
+    Revoke {
+        /// Which
+        name: String,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -79,7 +123,7 @@ pub(super) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CheckArgs {
+pub(super) struct HomeArgs {
     /// The home (default: ~/.vancetope)
     #[arg(long, env = "VANCE_HOME", value_name = "DIR", hide_env_values = true)]
     pub(super) home: Option<PathBuf>,
@@ -128,6 +172,12 @@ mod tests {
             ("check --listen 127.0.0.1:0", false),
             ("secret list", false),
             ("token new", false),
+            ("token", false),
+            ("token new --name a --scope foot,api --scope mcp --home /x", true),
+            ("token new --name a --scope root", false),
+            ("token list --json", true),
+            ("token revoke a", true),
+            ("token revoke", false),
             ("oauth login x", false),
         ] {
             let got = parse(line);

@@ -4,6 +4,7 @@
 mod blobs;
 mod client;
 mod door;
+mod principals;
 mod stream;
 mod work;
 mod ws;
@@ -35,10 +36,11 @@ struct World {
     other: Token,
     foot: Token,
     admin: Token,
+    principals: Arc<Principals>,
     shutdown: CancellationToken,
     web: JoinHandle<()>,
     root: SupervisorRef,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
@@ -55,18 +57,19 @@ impl World {
             .and(&other, "other", &[Scope::Api])
             .and(&foot, "foot", &[Scope::Foot])
             .and(&admin, "admin", &[Scope::Admin]);
+        let principals = Arc::new(principals);
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let setup = HttpSetup {
             brain: brain.clone(),
-            principals: Arc::new(principals),
+            principals: principals.clone(),
             listen: addr,
             allowed_hosts: vec!["brain.example.com".to_owned()],
             metrics: Metrics::install().unwrap(),
         };
         let shutdown = CancellationToken::new();
         let web = vance_supervise::near(run(setup, listener, shutdown.clone()));
-        Self { brain, addr, local, other, foot, admin, shutdown, web, root, _dir: dir }
+        Self { brain, addr, local, other, foot, admin, principals, shutdown, web, root, dir }
     }
 
     async fn end(self) {
