@@ -13,6 +13,8 @@ use vance_shared::show::plain;
 mod args;
 mod check;
 mod limits;
+mod oauth;
+mod secret;
 mod token;
 
 use crate::home::{Home, HomeError};
@@ -45,6 +47,8 @@ pub async fn main() -> u8 {
         Command::Serve(args) => serve(cli.json, args).await,
         Command::Check(args) => at_home(cli.json, args, check::check),
         Command::Token { command } => token::run(cli.json, command),
+        Command::Secret { command } => secret::run(cli.json, command),
+        Command::Oauth { command } => oauth::run(cli.json, command).await,
     }
 }
 
@@ -77,7 +81,7 @@ async fn serve(json: bool, args: ServeArgs) -> u8 {
         Err(error) => {
             let (problems, exit) = match &error {
                 ServeError::Problems(problems) => (problems.as_slice(), EXIT_USAGE),
-                ServeError::Setting(_) => (&[][..], EXIT_USAGE),
+                ServeError::Setting(_) | ServeError::Tls(_) => (&[][..], EXIT_USAGE),
                 ServeError::Home(_)
                 | ServeError::Store(_)
                 | ServeError::StoreNotReady
@@ -99,6 +103,7 @@ fn code(error: &ServeError) -> &'static str {
         ServeError::Home(_) => "home",
         ServeError::Store(_) | ServeError::StoreNotReady => "store",
         ServeError::Token(_) => "token",
+        ServeError::Tls(_) => "tls",
         ServeError::Setting(_) => "setting",
         ServeError::Listen { .. } => "listen",
         ServeError::GaveUp(_) => "gave_up",
@@ -170,7 +175,7 @@ fn not_parsed(error: &clap::Error, argv: &[OsString]) -> u8 {
 fn start_logging(cli: &Cli) {
     let level = match cli.command {
         Command::Serve(_) => logs::Level::Info,
-        Command::Check(_) | Command::Token { .. } => logs::Level::Warn,
+        Command::Check(_) | Command::Token { .. } | Command::Secret { .. } | Command::Oauth { .. } => logs::Level::Warn,
     };
     let mut options = logs::Options::from_env(level.raised(cli.verbose));
     if let Err(error) = logs::init(&options) {

@@ -45,7 +45,9 @@ use crate::home::{self, Home, Loaded};
 use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Files, Hub, now_ms};
 use crate::metrics::Metrics;
+use crate::secrets::Vault;
 use crate::store::{OpenError, Store, WriterSeat};
+use crate::tls::{Tls, TlsError};
 use crate::tokens::book::TokenBook;
 use crate::tokens::{Principals, TokenError, local_token};
 
@@ -87,6 +89,9 @@ pub enum ServeError {
     /// The store's writer does not come up.
     #[error("the store did not become ready within {} s; see the log", STORE_WAIT.as_secs())]
     StoreNotReady,
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The local token cannot be made or read.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -131,6 +136,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     }
     let config = loaded.config.clone().unwrap_or_default();
     let addr = listen_addr(&options, &config)?;
+    let tls = config.tls.as_ref().map(|files| Tls::load(files, &options.home.brain())).transpose()?.map(Arc::new);
     check_store(&options, &config)?;
     let (store, seat) = Store::open(&options.home.data())?;
     let principals = Arc::new(Principals::local(&local_token(&options.home.token())?));
@@ -147,7 +153,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let bound =
         listener.local_addr().map_err(|source| ServeError::Process { what: "cannot read the address", source })?;
 
-    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
+    let vault = Vault::new(&options.home.data());
+    let secret = |name: &str| vault.get(name).map(|value| value.to_string()).map_err(|error| error.to_string());
+    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok(), secret).map_err(ServeError::Setting)?;
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
     match Blobs::open(&options.home.data().join("blobs"), BLOBS_BYTES, None) {
         Ok(blobs) => drop(brain.blobs.set(Arc::new(blobs))),
@@ -170,9 +178,11 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         listen: bound,
         allowed_hosts: config.allowed_hosts.clone(),
         metrics,
+        tls: tls.clone(),
     };
+    let renewing = tls.clone().map(|tls| vance_supervise::beside(tls.follow()));
     let web = vance_supervise::near(http::run(setup, listener, shutdown.clone()));
-    println_ready(bound)?;
+    println_ready(bound, tls.is_some())?;
     tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");
 
     let ended = tokio::select! {
@@ -194,15 +204,19 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     }
     keep.abort();
     following.abort();
+    if let Some(renewing) = renewing {
+        renewing.abort();
+    }
     match ended {
         None => Ok(()),
         Some(reason) => Err(ServeError::GaveUp(reason)),
     }
 }
 
-fn println_ready(bound: SocketAddr) -> Result<(), ServeError> {
+fn println_ready(bound: SocketAddr, encrypted: bool) -> Result<(), ServeError> {
+    let scheme = if encrypted { "https" } else { "http" };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "brain ready http://{bound}")
+    writeln!(out, "brain ready {scheme}://{bound}")
         .and_then(|()| out.flush())
         .map_err(|source| ServeError::Process { what: "cannot write to stdout", source })
 }
@@ -257,9 +271,9 @@ fn listen_addr(options: &ServeOptions, config: &BrainConfig) -> Result<SocketAdd
             vance_shared::show::quoted(&text, 80)
         ))
     })?;
-    if !addr.ip().is_loopback() && !config.allow_insecure {
+    if !addr.ip().is_loopback() && config.tls.is_none() && !config.allow_insecure {
         return Err(ServeError::Setting(format!(
-            "listen: {addr} is reachable from other machines and this release has no TLS of its own; listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true` in brain.yaml"
+            "listen: {addr} is reachable from other machines, and tokens would travel in clear: set `tls: {{cert: FILE, key: FILE}}` in brain.yaml, listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true`"
         )));
     }
     Ok(addr)

@@ -2,8 +2,6 @@
 //!
 //! The token of this machine is in a file of its own; named ones, with their scopes, are in [`book`]. Each name is a principal of its
 //! own, and what a token opened ends with it ([`Principal::revoked`]).
-//!
-//! Randomness comes from the operating system through ring's `SystemRandom`, the provider that TLS uses as well.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -21,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub mod book;
 
+use crate::random;
 use book::Record;
 
 /// What every token begins with, so that a leaked one is recognised.
@@ -106,8 +105,8 @@ pub enum TokenError {
     #[error("{} holds no token: remove it, and the next start makes a new one", .0.display())]
     Malformed(PathBuf),
     /// The operating system gave no randomness.
-    #[error("the system gives no random numbers")]
-    NoRandomness,
+    #[error(transparent)]
+    NoRandomness(#[from] random::NoRandomness),
     /// The file of named tokens is not believed, or cannot be used.
     #[error(transparent)]
     Distrust(#[from] vance_own_file::Distrust),
@@ -130,8 +129,7 @@ impl Token {
     /// A new one.
     pub fn generate() -> Result<Self, TokenError> {
         let mut bytes = [0u8; TOKEN_BYTES];
-        let random = rustls::crypto::ring::default_provider().secure_random;
-        random.fill(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
+        random::fill(&mut bytes)?;
         Ok(Self(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 

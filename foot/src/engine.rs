@@ -296,6 +296,7 @@ fn build(
         env: HostEnv {
             state_dir,
             logins_dir: paths.state.clone(),
+            vault: None,
             project_dir: Some(config.project_dir.clone()),
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),

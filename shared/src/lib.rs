@@ -11,6 +11,7 @@ pub mod limits;
 pub mod names;
 pub mod pack;
 pub mod schema;
+pub mod secrets;
 pub mod show;
 pub mod tool;
 pub mod trace;

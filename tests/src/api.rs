@@ -23,6 +23,18 @@ impl Api {
         Ok(Self { http: reqwest::Client::builder().no_proxy().build()?, url: url.to_owned(), token })
     }
 
+    /// The same Brain for the bearer of another token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self.clone() }
+    }
+
+    /// The same for who believes an authority (PEM) besides the system's.
+    pub fn believing(&self, authority: &str) -> anyhow::Result<Self> {
+        let certificate = reqwest::Certificate::from_pem(authority.as_bytes())?;
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build()?;
+        Ok(Self { http, ..self.clone() })
+    }
+
     /// The token.
     pub fn token(&self) -> &str {
         &self.token

@@ -7,10 +7,12 @@ use vance_shared::show::plain;
 
 use super::{EXIT_OK, EXIT_USAGE, Screen};
 use crate::home::{self, Home};
+use crate::secrets::unset;
 
 /// Prints what is wrong. Problems are the result and go to standard output; warnings are remarks.
 pub(super) fn check(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
-    let loaded = home::load(home);
+    let mut loaded = home::load(home);
+    loaded.problems.extend(unset::find(home, &loaded));
     let ok = loaded.problems.is_empty();
     if screen.json {
         let body = json!({ "ok": ok, "problems": loaded.problems, "warnings": loaded.warnings });

@@ -106,7 +106,7 @@ fn failed(error: &TokenError, screen: &mut Screen<'_>) -> io::Result<u8> {
         TokenError::BadName(_) => ("bad_name", EXIT_USAGE),
         TokenError::Taken(_) => ("token_exists", EXIT_FAILED),
         TokenError::Unknown(_) => ("token_not_found", EXIT_FAILED),
-        TokenError::Io { .. } | TokenError::Malformed(_) | TokenError::NoRandomness | TokenError::Distrust(_) => {
+        TokenError::Io { .. } | TokenError::Malformed(_) | TokenError::NoRandomness(_) | TokenError::Distrust(_) => {
             ("token", EXIT_FAILED)
         }
     };

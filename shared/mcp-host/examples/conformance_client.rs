@@ -41,6 +41,7 @@ async fn scenario_of(url: String, scenario: String, context: Value) -> bool {
     let env = HostEnv {
         state_dir: dir.path().to_owned(),
         logins_dir: dir.path().to_owned(),
+        vault: None,
         project_dir: None,
         guard_program: "none".into(),
         client_name: "vancetope".into(),

@@ -24,6 +24,7 @@ pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) 
     let env = HostEnv {
         state_dir: paths.state.clone(),
         logins_dir: paths.state.clone(),
+        vault: None,
         project_dir: Some(paths.project.clone()),
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         client_name: "vancetope".to_owned(),

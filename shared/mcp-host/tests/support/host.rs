@@ -82,6 +82,7 @@ impl Host {
         let env = HostEnv {
             state_dir: dir.path().join("state"),
             logins_dir: dir.path().join("state"),
+            vault: None,
             project_dir: Some(dir.path().join("the project")),
             guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
             client_name: "vancetope".into(),
