@@ -17,6 +17,8 @@ use vance_shared::launch::Origin;
 use vance_shared::names::ToolName;
 use vance_shared::pack::{self, Pack, parse_pack};
 
+use crate::secrets::Vault;
+
 use crate::builtin;
 
 /// `brain.yaml` and engines: settings, not data.
@@ -235,7 +237,7 @@ fn misfit(entry: &RegistryEntry, packs: &[Pack]) -> Option<String> {
 
 /// The files that [`load`] reads, as far as they are there, and those that may come.
 pub fn watched(home: &Home) -> Vec<PathBuf> {
-    let mut files = vec![home.config(), home.registry()];
+    let mut files = vec![home.config(), home.registry(), Vault::new(&home.data()).file().to_owned()];
     // What is wrong with a folder is said when it is read.
     let mut unsaid = Vec::new();
     files.extend(list(&home.packs(), "json", MAX_PACKS, &mut unsaid));

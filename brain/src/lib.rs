@@ -20,7 +20,6 @@ pub mod recovery;
 pub mod rows;
 pub mod secrets;
 pub mod serve;
-pub mod stamp;
 pub mod store;
 pub mod tls;
 pub mod tokens;

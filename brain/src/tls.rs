@@ -12,9 +12,8 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use vance_brain_core::config::TlsFiles;
+use vance_mcp_host::stamps::Stamps;
 use vance_shared::show::plain;
-
-use crate::stamp::Stamp;
 
 /// How often the files are looked at: certificates are renewed days before they end.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -74,7 +73,7 @@ impl Tls {
 
     /// Takes the files again whenever they change. What cannot be used is said, and the certificate before it stays. Never ends.
     pub async fn follow(self: Arc<Self>) {
-        let look = || [Stamp::of(&self.cert), Stamp::of(&self.key)];
+        let look = || Stamps::of([self.cert.clone(), self.key.clone()]);
         let mut seen = look();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -19,6 +19,7 @@ use vance_mcp_host::{HostEnv, HostEvent};
 use vance_observability::names::{METRIC_FILE_PROBLEMS, METRIC_RELOADS};
 use vance_shared::launch::TrustedLaunch;
 use vance_shared::pack::PackBody;
+use vance_shared::secrets;
 use vance_supervise::{
     Actor, ActorFutureExt as _, ActorRef, AsyncContext as _, ChildSpec, Context, Handler, Message, Refusal,
     SupervisorRef, WrapFuture as _,
@@ -28,6 +29,7 @@ use super::registry::{PackEvent, Reshape};
 use crate::home::{self, Home, Loaded};
 use crate::hub::{Brain, Files, now_ms};
 use crate::kept::Kept;
+use crate::secrets::Vault;
 
 mod watcher;
 
@@ -43,6 +45,7 @@ const SAY_AGAIN: Duration = Duration::from_millis(100);
 pub struct Desk {
     brain: Brain,
     home: Home,
+    vault: Vault,
     servers: SupervisorRef,
     /// Locked, because the loader after a fall goes on with what the one before it knew of files that are bad now.
     kept: Arc<Mutex<Kept>>,
@@ -53,7 +56,8 @@ pub struct Desk {
 impl Desk {
     /// Of a Brain's home; servers live below that supervisor.
     pub fn new(brain: Brain, home: Home, servers: SupervisorRef) -> Self {
-        Self { brain, home, servers, kept: Arc::default(), starts: Arc::default() }
+        let vault = Vault::new(&home.data());
+        Self { brain, home, vault, servers, kept: Arc::default(), starts: Arc::default() }
     }
 }
 
@@ -75,18 +79,26 @@ pub enum ToPackLoader {
 /// The actor.
 pub struct PackLoader {
     desk: Desk,
-    running: BTreeMap<String, TrustedLaunch>,
+    running: BTreeMap<String, Wanted>,
     /// Packs whose former server still ends, and what is to start after it.
-    ending: BTreeMap<String, Option<TrustedLaunch>>,
+    ending: BTreeMap<String, Option<Wanted>>,
     is_reading: bool,
     /// Something changed while the files were being read.
     again: bool,
 }
 
+/// What a server is made of. One that is made of the same runs already.
+#[derive(Debug, Clone, PartialEq)]
+struct Wanted {
+    launch: TrustedLaunch,
+    /// Of the secrets that it names: other marks, other values.
+    secrets: BTreeMap<String, u64>,
+}
+
 /// What is to be done about packs.
 #[derive(Debug, Default)]
 struct Changes {
-    start: Vec<(String, TrustedLaunch)>,
+    start: Vec<(String, Wanted)>,
     end: Vec<String>,
 }
 
@@ -124,7 +136,10 @@ impl PackLoader {
         for pack in packs.into_iter().filter(|pack| pack.enabled) {
             let PackBody::Mcp(plan) = pack.body else { continue };
             match TrustedLaunch::own_home(plan) {
-                Ok(launch) => drop(wanted.insert(pack.name.to_string(), launch)),
+                Ok(launch) => {
+                    let secrets = self.desk.vault.marks(&secrets::of_plan(launch.plan()));
+                    wanted.insert(pack.name.to_string(), Wanted { launch, secrets });
+                }
                 Err(refusal) => tracing::error!(pack = %pack.name, "{refusal}"),
             }
         }
@@ -132,7 +147,7 @@ impl PackLoader {
         let runs = self.running.keys().chain(self.ending.keys()).cloned();
         let end = listed.into_iter().chain(runs).filter(|name| !wanted.contains_key(name));
         let end = end.collect::<BTreeSet<_>>().into_iter().collect();
-        let as_it_runs = |name: &str, launch: &TrustedLaunch| {
+        let as_it_runs = |name: &str, launch: &Wanted| {
             let next = self.ending.get(name).and_then(Option::as_ref);
             self.running.get(name).or(next).is_some_and(|runs| runs == launch)
         };
@@ -185,7 +200,7 @@ impl PackLoader {
     }
 
     /// Lets a pack's calls end for a while, then ends its server; `after` starts when nothing of it is left.
-    fn end(&mut self, name: &str, after: Option<TrustedLaunch>, calls: Option<TaskTracker>) {
+    fn end(&mut self, name: &str, after: Option<Wanted>, calls: Option<TaskTracker>) {
         if self.running.remove(name).is_none() {
             return;
         }
@@ -206,12 +221,13 @@ impl PackLoader {
         });
     }
 
-    fn start(&mut self, name: &str, launch: TrustedLaunch) {
+    fn start(&mut self, name: &str, wanted: Wanted) {
         let start = self.desk.starts.fetch_add(1, Relaxed) + 1;
         let brain = &self.desk.brain;
         let env = HostEnv {
             state_dir: self.desk.home.brain(),
             logins_dir: self.desk.home.brain(),
+            vault: Some(Arc::new(self.desk.vault.clone())),
             project_dir: None,
             guard_program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("vance-brain")),
             client_name: "vance-brain".to_owned(),
@@ -219,9 +235,9 @@ impl PackLoader {
         };
         let (latest, news) = watch::channel(None);
         let events = Arc::new(move |event: HostEvent| drop(latest.send_replace(Some(event))));
-        let (handle, spec) = vance_mcp_host::server(launch.clone(), env, events);
+        let (handle, spec) = vance_mcp_host::server(wanted.launch.clone(), env, events);
         brain.executor.seat_pack(name, start, handle);
-        self.running.insert(name.to_owned(), launch);
+        self.running.insert(name.to_owned(), wanted);
         let ear = Ear { pack: name.to_owned(), start, brain: brain.clone() };
         tokio::task::spawn_local(ear.clone().pass_on(news));
         let (servers, child) = (self.desk.servers.clone(), ChildSpec::supervisor(spec, SupervisorRef::new()));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use vance_mcp_host::stamps::Stamps;
 use vance_own_file::{Distrust, Own};
 use vance_shared::show::quoted;
 
 use super::{LOCAL, Principals, Scope, Token, TokenError, hash};
-use crate::stamp::Stamp;
 
 /// The file in the Brain's data folder.
 const FILE: &str = "tokens.json";
@@ -95,11 +95,11 @@ impl TokenBook {
     pub async fn follow(self, principals: Arc<Principals>) {
         let mut seen = None;
         loop {
-            let stamp = Stamp::of(self.0.path());
+            let stamps = Stamps::of([self.0.path().to_owned()]);
             let mut pause = LOOK_EVERY;
-            if seen != Some(stamp) {
+            if seen.as_ref() != Some(&stamps) {
                 if self.show(&principals) {
-                    seen = Some(stamp);
+                    seen = Some(stamps);
                 } else {
                     pause = LOOK_AGAIN;
                 }
