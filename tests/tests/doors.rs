@@ -3,6 +3,8 @@
 
 #[path = "doors/encrypted.rs"]
 mod encrypted;
+#[path = "doors/logins.rs"]
+mod logins;
 #[path = "doors/secrets.rs"]
 mod secrets;
 #[path = "doors/tokens.rs"]

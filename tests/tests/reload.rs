@@ -64,7 +64,10 @@ async fn what_comes_changes_and_goes_counts_without_a_restart_and_waiting_tasks_
     api.until_available(SESSION, "srv__look").await?;
     home.write("brain/tools.yaml", &entry("both"))?;
     let done = tree.until("a", "completed").await?;
-    assert_eq!((done["output"]["r"]["text"].as_str(), done["calls"][0]["route"].as_str()), (Some("did a"), Some("server")));
+    assert_eq!(
+        (done["output"]["r"]["text"].as_str(), done["calls"][0]["route"].as_str()),
+        (Some("did a"), Some("server"))
+    );
     home.write("brain/engines/late.yaml", "id: eng_late\ntools: {server: [srv__look]}\n")?;
     let late = until("the engine is known", || async {
         let (status, body) = api.submit_raw(engine, &[]).await?;
@@ -72,7 +75,10 @@ async fn what_comes_changes_and_goes_counts_without_a_restart_and_waiting_tasks_
     })
     .await?;
     let task = late["tasks"][0]["task_id"].as_str().context("task_id")?;
-    until("b is done", || async { Ok((api.get(&format!("/api/v1/tasks/{task}")).await?.1["state"] == "completed").then_some(())) }).await?;
+    until("b is done", || async {
+        Ok((api.get(&format!("/api/v1/tasks/{task}")).await?.1["state"] == "completed").then_some(()))
+    })
+    .await?;
 
     std::fs::remove_file(home.path().join("brain/packs/srv.json"))?;
     until("the pack is gone", || async { Ok((!has_tool(&api, "srv__look").await?).then_some(())) }).await?;
@@ -115,8 +121,10 @@ async fn a_bad_file_keeps_what_it_said_and_everybody_can_see_it() -> anyhow::Res
     assert_eq!(starts(&toy)?.len(), 1, "the server went on all the time");
     // What only a restart takes over is said.
     home.write("brain/brain.yaml", "defaults: {grace: 7s}\n")?;
-    until("a restart is asked for", || async { Ok((details(&api).await?["files"]["needs_restart"] == true).then_some(())) })
-        .await?;
+    until("a restart is asked for", || async {
+        Ok((details(&api).await?["files"]["needs_restart"] == true).then_some(()))
+    })
+    .await?;
     assert_eq!(brain.process.stop().await?, 0);
     Ok(())
 }

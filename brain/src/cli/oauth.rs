@@ -58,13 +58,7 @@ async fn login(home: &Home, args: &LoginArgs) -> Result<Done, Failure> {
         return auth::logout(&launch, &env).await.map(Done::Forgotten).map_err(Failure::Login);
     }
     let done = if args.device {
-        let show: OnDeviceCode = Arc::new(|pack, code| {
-            let (address, word) = (plain(&code.address), plain(&code.code));
-            remark(&format!("to log in to '{pack}', open {address} on any machine and enter the code {word}"));
-            if let Some(direct) = &code.direct {
-                remark(&format!("or open {}", plain(direct)));
-            }
-        });
+        let show: OnDeviceCode = Arc::new(|pack, code| remark(&code.invitation(pack)));
         auth::login_by_device(&launch, &env, show).await
     } else {
         let open: OnAuthorize = Arc::new(|pack, address| {

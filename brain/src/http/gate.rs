@@ -177,7 +177,7 @@ impl Refusals {
             return ApiError::new(429, "busy", "too many requests without a valid token; try again later");
         };
         sleep(REFUSAL_WAIT).await;
-        let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; this Brain's own is in <home>/brain/local.token";
+        let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; `vance-brain token new --name NAME` makes one, and the Brain's own is in <home>/brain/local.token";
         ApiError::new(401, "unauthorized", text)
     }
 }

@@ -43,6 +43,15 @@ pub struct DeviceCode {
     pub direct: Option<String>,
 }
 
+impl DeviceCode {
+    /// What to tell the person, safe to print.
+    pub fn invitation(&self, pack: &PackName) -> String {
+        let (address, code) = (plain(&self.address), plain(&self.code));
+        let direct = self.direct.as_deref().map(|direct| format!(" (or open {})", plain(direct))).unwrap_or_default();
+        format!("to log in to '{pack}', open {address} on any machine and enter the code {code}{direct}")
+    }
+}
+
 /// Shows a code to a person. Quick, and never blocking.
 pub type OnDeviceCode = Arc<dyn Fn(&PackName, &DeviceCode) + Send + Sync>;
 

@@ -5,12 +5,13 @@ use std::process::Stdio;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
 use vance_tests::api::Api;
 use vance_tests::home::Home;
-use vance_tests::process::{Brain, Process, program, run};
-use vance_tests::wait::until;
+use vance_tests::process::{program, run};
+use vance_tests::wait::{PATIENCE, until};
 
 const FIRST: &str = "hunter2-first-value";
 const SECOND: &str = "hunter3-second-value";
@@ -61,6 +62,23 @@ async fn set(home: &Home, name: &str, value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A Brain that logs everything into a file.
+async fn serve(home: &Home, log: &Path) -> anyhow::Result<(Child, String)> {
+    #[allow(clippy::disallowed_methods)] // the test is the owner here, and kills what it starts
+    let mut child = Command::new(program("vance-brain")?)
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env("VANCE_HOME", home.path())
+        .env("VANCE_LOG", "trace")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(log)?)
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("stdout")?).lines();
+    let ready = timeout(PATIENCE, lines.next_line()).await??.context("the Brain ended")?;
+    Ok((child, ready.strip_prefix("brain ready ").context("ready")?.to_owned()))
+}
+
 async fn length(api: &Api, tool: &str) -> anyhow::Result<Value> {
     Ok(api.call(tool, &json!({"arguments": {}, "timeout": "20s"})).await?.1)
 }
@@ -89,10 +107,9 @@ async fn a_secret_is_set_and_changed_while_the_brain_runs_and_is_seen_by_its_pac
     let check = run("vance-brain", &home, &["check"]).await?;
     let line = "needy.json:10: the secret KEY is not set: run `vance-brain secret set KEY`";
     assert!(check.code == 2 && check.stdout.contains(line), "{}", check.stdout);
-    let mut process =
-        Process::start_with("vance-brain", &home, &["serve", "--listen", "127.0.0.1:0"], &[("VANCE_LOG", "trace")])?;
-    let brain = Brain { url: process.line("brain ready ").await?, process };
-    let api = Api::new(&home, &brain.url)?;
+    let log = home.root().join("log");
+    let (_brain, url) = serve(&home, &log).await?;
+    let api = Api::new(&home, &url)?;
     // The other pack does not wait for it.
     let called = until("the pack without a secret is up", || async {
         let called = length(&api, "plain__length").await?;
@@ -122,7 +139,9 @@ async fn a_secret_is_set_and_changed_while_the_brain_runs_and_is_seen_by_its_pac
     }
     let length_after = length(&api, "needy__length").await?;
     assert_eq!(length_after["result"]["text"], SECOND.len().to_string(), "{length_after}");
-    let log = brain.process.log();
+    let log = std::fs::read_to_string(log)?;
+    // Also what the server itself said of it is there, without it.
+    assert!(log.contains("my key is {{secret:KEY}}"), "the log is read");
     for value in [FIRST, SECOND] {
         assert!(!answers.contains(value), "{answers}");
         assert!(!log.contains(value), "{log}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vance_mcp_host::HostEnv;
-use vance_mcp_host::auth::{self, AuthFault, OnAuthorize};
+use vance_mcp_host::auth::{self, AuthFault, OnAuthorize, OnDeviceCode};
 use vance_shared::gate::{Once, TrustedLaunch, Verdict};
 use vance_shared::launch::{LaunchPlan, Origin};
 use vance_shared::names::PackName;
@@ -17,7 +17,7 @@ use crate::cli::packs::shelf::{self, PackFile};
 use crate::trust::Trust;
 
 /// Logs in, or forgets a login.
-pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) -> Result<u8, Failure> {
+pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool, device: bool) -> Result<u8, Failure> {
     let launch = launch(context, pack)?;
     let paths = shelf::paths(context)?;
     let program = |why: std::io::Error| Failure::Foot(format!("this program's own file cannot be told: {why}"));
@@ -40,12 +40,19 @@ pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) 
         }
         return Ok(EXIT_OK);
     }
-    let stage = context.screen.stage().clone();
+    let (stage, other) = (context.screen.stage().clone(), context.screen.stage().clone());
     let open: OnAuthorize = Arc::new(move |pack, address| {
         stage.remark(&format!("to log in to '{pack}', open in a browser on this machine: {}", plain(address)));
     });
+    let show: OnDeviceCode = Arc::new(move |pack, code| other.remark(&code.invitation(pack)));
+    let login = async {
+        match device {
+            true => auth::login_by_device(&launch, &env, show).await,
+            false => auth::login(&launch, &env, open).await,
+        }
+    };
     let login = tokio::select! {
-        login = auth::login(&launch, &env, open) => login.map_err(fault)?,
+        login = login => login.map_err(fault)?,
         _ = context.interrupts.next() => return Err(Failure::Foot("interrupted, so nobody is logged in".to_owned())),
     };
     let seconds = login.expires_in.map(|left| left.as_secs());
