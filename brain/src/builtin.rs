@@ -27,6 +27,9 @@ use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
 pub use search::SearchProvider;
 
+/// Their names.
+pub const NAMES: [&str; 4] = ["http_fetch", "now", "task_note", "web_search"];
+
 /// The longest note: it is kept with its task.
 const MAX_NOTE_CHARS: usize = 16 * 1024;
 
@@ -40,12 +43,16 @@ pub struct BuiltinConfig {
 }
 
 impl BuiltinConfig {
-    /// What the configuration says. The lookup gives an environment variable's value; the error names one that is not set.
-    pub fn of(config: &BrainConfig, lookup: impl FnOnce(&str) -> Option<String>) -> Result<Self, String> {
+    /// What the configuration says. The lookups give the value of an environment variable and of a secret; the error names what is not set.
+    pub fn of(
+        config: &BrainConfig,
+        lookup: impl FnOnce(&str) -> Option<String>,
+        vault: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<Self, String> {
         let web_search = match &config.web_search {
             None => None,
             Some(search) => {
-                let api_key = search.api_key.as_ref().map(|key| key.resolve(lookup)).transpose();
+                let api_key = search.api_key.as_ref().map(|key| key.resolve(lookup, vault)).transpose();
                 let api_key = api_key.map_err(|error| format!("brain.yaml: web_search.api_key: {error}"))?;
                 Some(SearchProvider { kind: search.kind, base_url: search.base_url.clone(), api_key })
             }

@@ -13,10 +13,13 @@ use vance_shared::show::plain;
 mod args;
 mod check;
 mod limits;
+mod oauth;
+mod secret;
+mod token;
 
 use crate::home::{Home, HomeError};
 use crate::serve::{self, ServeError, ServeOptions};
-use args::{Cli, Command, ServeArgs};
+use args::{Cli, Command, HomeArgs, ServeArgs};
 
 /// Done.
 pub const EXIT_OK: u8 = 0;
@@ -42,16 +45,22 @@ pub async fn main() -> u8 {
     start_logging(&cli);
     match cli.command {
         Command::Serve(args) => serve(cli.json, args).await,
-        Command::Check(args) => {
-            let (mut out, mut remarks) = (io::stdout().lock(), io::stderr().lock());
-            let mut screen = Screen { out: &mut out, remarks: &mut remarks, json: cli.json };
-            let exit = match home(args.home) {
-                Ok(home) => check::check(&home, &mut screen),
-                Err(error) => screen.failure("home", &error.to_string(), &Value::Null).map(|()| EXIT_FAILED),
-            };
-            written(exit)
-        }
+        Command::Check(args) => at_home(cli.json, args, check::check),
+        Command::Token { command } => token::run(cli.json, command),
+        Command::Secret { command } => secret::run(cli.json, command),
+        Command::Oauth { command } => oauth::run(cli.json, command).await,
     }
+}
+
+/// Runs a command that needs the home and the screen.
+fn at_home(json: bool, args: HomeArgs, run: impl FnOnce(&Home, &mut Screen<'_>) -> io::Result<u8>) -> u8 {
+    let (mut out, mut remarks) = (io::stdout().lock(), io::stderr().lock());
+    let mut screen = Screen { out: &mut out, remarks: &mut remarks, json };
+    let exit = match home(args.home) {
+        Ok(home) => run(&home, &mut screen),
+        Err(error) => screen.failure("home", &error.to_string(), &Value::Null).map(|()| EXIT_FAILED),
+    };
+    written(exit)
 }
 
 async fn serve(json: bool, args: ServeArgs) -> u8 {
@@ -72,7 +81,7 @@ async fn serve(json: bool, args: ServeArgs) -> u8 {
         Err(error) => {
             let (problems, exit) = match &error {
                 ServeError::Problems(problems) => (problems.as_slice(), EXIT_USAGE),
-                ServeError::Setting(_) => (&[][..], EXIT_USAGE),
+                ServeError::Setting(_) | ServeError::Tls(_) => (&[][..], EXIT_USAGE),
                 ServeError::Home(_)
                 | ServeError::Store(_)
                 | ServeError::StoreNotReady
@@ -94,6 +103,7 @@ fn code(error: &ServeError) -> &'static str {
         ServeError::Home(_) => "home",
         ServeError::Store(_) | ServeError::StoreNotReady => "store",
         ServeError::Token(_) => "token",
+        ServeError::Tls(_) => "tls",
         ServeError::Setting(_) => "setting",
         ServeError::Listen { .. } => "listen",
         ServeError::GaveUp(_) => "gave_up",
@@ -121,6 +131,11 @@ impl Screen<'_> {
     /// One line of a result.
     fn line(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{text}")
+    }
+
+    /// One line for people only.
+    fn remark(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.remarks, "{text}")
     }
 
     /// Says why nothing came of it, with the mistakes that are to be mended.
@@ -160,7 +175,7 @@ fn not_parsed(error: &clap::Error, argv: &[OsString]) -> u8 {
 fn start_logging(cli: &Cli) {
     let level = match cli.command {
         Command::Serve(_) => logs::Level::Info,
-        Command::Check(_) => logs::Level::Warn,
+        Command::Check(_) | Command::Token { .. } | Command::Secret { .. } | Command::Oauth { .. } => logs::Level::Warn,
     };
     let mut options = logs::Options::from_env(level.raised(cli.verbose));
     if let Err(error) = logs::init(&options) {

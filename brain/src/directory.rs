@@ -100,6 +100,8 @@ struct SessionRow {
 pub struct Directory {
     sessions: DashMap<SessionId, Arc<SessionHandle>>,
     clients: DashMap<ClientId, SessionId>,
+    /// The latest life of each client that has said one.
+    lives: DashMap<ClientId, u64>,
     known: DashMap<String, Known>,
     supervisor: SupervisorRef,
     /// One at a time makes or loads a session: two must not start two actors for one id.
@@ -141,6 +143,7 @@ impl Directory {
         Self {
             sessions: DashMap::new(),
             clients: DashMap::new(),
+            lives: DashMap::new(),
             known: DashMap::new(),
             supervisor,
             opening: tokio::sync::Mutex::new(()),
@@ -203,6 +206,14 @@ impl Directory {
     /// The session to which a client is attached.
     pub fn session_of(&self, client_id: &ClientId) -> Option<SessionId> {
         self.clients.get(client_id).map(|s| s.clone())
+    }
+
+    /// Notes which life of a client says hello; false: a later one was here. Kept in memory: a hello that was sent to an
+    /// earlier process of this Brain died with its connection.
+    pub fn lives(&self, client_id: &ClientId, life: u64) -> bool {
+        let mut latest = self.lives.entry(client_id.clone()).or_insert(life);
+        *latest = life.max(*latest);
+        *latest == life
     }
 
     /// Notes where a client is now, and takes it out of the session in which it was.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use vance_mcp_host::{CallRequest, HostState, McpHandle, ProgressSink};
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TASK_ID, TOOL};
 use vance_observability::spans::{Kind, Span};
@@ -45,11 +47,21 @@ pub struct ServerCall {
     pub progress: Option<ProgressSink>,
 }
 
+/// A server pack's place.
+struct Seat {
+    /// Which start of which server it is: what an earlier one says late is not about this one.
+    start: u64,
+    handle: McpHandle,
+    /// Its calls that run.
+    calls: TaskTracker,
+}
+
 /// Cheap to clone. The maps are shared because calls run on the I/O runtime and cancels come from actors.
 #[derive(Clone)]
 pub struct Executor {
     builtins: Builtins,
-    packs: Arc<DashMap<String, McpHandle>>,
+    /// `None`: it will come, and calls wait for it.
+    packs: Arc<DashMap<String, Option<Seat>>>,
     running: Arc<DashMap<CallId, CancellationToken>>,
 }
 
@@ -64,14 +76,29 @@ impl Executor {
         &self.builtins
     }
 
-    /// Adds a pack.
-    pub fn add_pack(&self, name: &str, handle: McpHandle) {
-        self.packs.insert(name.to_owned(), handle);
+    /// A pack will come: calls wait for it. Gives the calls of the one that was there until now.
+    pub fn expect_pack(&self, name: &str) -> Option<TaskTracker> {
+        self.packs.insert(name.to_owned(), None).flatten().map(closed)
+    }
+
+    /// A pack is there: the server of its `start`.
+    pub fn seat_pack(&self, name: &str, start: u64, handle: McpHandle) {
+        self.packs.insert(name.to_owned(), Some(Seat { start, handle, calls: TaskTracker::new() }));
+    }
+
+    /// A pack is there no more. Gives its calls.
+    pub fn remove_pack(&self, name: &str) -> Option<TaskTracker> {
+        self.packs.remove(name).and_then(|(_, seat)| seat).map(closed)
     }
 
     /// A pack's handle.
     pub fn pack(&self, name: &str) -> Option<McpHandle> {
-        self.packs.get(name).map(|h| h.clone())
+        self.packs.get(name).and_then(|seat| seat.as_ref().map(|seat| seat.handle.clone()))
+    }
+
+    /// True if that start of the pack's server is the one that is there.
+    pub fn is_current(&self, name: &str, start: u64) -> bool {
+        self.packs.get(name).is_some_and(|seat| seat.as_ref().is_some_and(|seat| seat.start == start))
     }
 
     /// Calls under way.
@@ -121,12 +148,55 @@ impl Executor {
                 let tool = tool.as_str().to_owned();
                 self.builtins.call(BuiltinCall { tool, arguments, timeout, cancel, context: task_id }).await
             }
-            Some(pack) => match self.pack(pack) {
-                Some(handle) => in_pack(handle, call, cancel).await,
-                None => Outcome::failed("unavailable", format!("there is no server pack '{pack}'")),
-            },
+            Some(pack) => {
+                let pack = pack.clone();
+                self.in_pack(&pack, call, cancel).await
+            }
         }
     }
+
+    /// Waits for a pack that starts or is replaced, within the call's deadline; nothing has run until it is up.
+    async fn in_pack(&self, pack: &str, call: ServerCall, cancel: CancellationToken) -> Outcome {
+        let deadline = Instant::now() + call.timeout;
+        let (handle, running) = loop {
+            let over = Instant::now() >= deadline;
+            match self.place(pack) {
+                None => return Outcome::failed("unavailable", format!("there is no server pack '{pack}'")),
+                Some(Some((handle, running))) if over || !starts(&handle) => break (handle, running),
+                Some(None) if over => {
+                    let text = format!("server pack '{pack}' is being replaced and was not there in time; try again");
+                    return Outcome::failed("unavailable", text);
+                }
+                Some(_) => {}
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return Outcome::Cancelled { reason: "cancelled before it began".to_owned() },
+                () = tokio::time::sleep(START_POLL) => {}
+            }
+        };
+        let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
+        let ServerCall { call_id, tool, arguments, trace, progress, .. } = call;
+        let cap = timeout.saturating_mul(PROGRESS_CAP);
+        let outcome =
+            handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await;
+        drop(running);
+        outcome
+    }
+
+    /// Where a pack's calls go, and the mark that one of them runs; `Some(None)`: it will come.
+    fn place(&self, pack: &str) -> Option<Option<(McpHandle, TaskTrackerToken)>> {
+        // Marked while the place is held: whoever takes it away sees the mark.
+        self.packs.get(pack).map(|seat| seat.as_ref().map(|seat| (seat.handle.clone(), seat.calls.token())))
+    }
+}
+
+fn starts(handle: &McpHandle) -> bool {
+    matches!(handle.state(), HostState::Starting | HostState::Restarting { .. })
+}
+
+fn closed(seat: Seat) -> TaskTracker {
+    seat.calls.close();
+    seat.calls
 }
 
 struct Entry {
@@ -140,19 +210,4 @@ impl Drop for Entry {
         self.cancel.cancel();
         self.running.remove(&self.call_id);
     }
-}
-
-/// Waits for a pack that starts, within the call's deadline; nothing has run until it is up.
-async fn in_pack(handle: McpHandle, call: ServerCall, cancel: CancellationToken) -> Outcome {
-    let deadline = Instant::now() + call.timeout;
-    while matches!(handle.state(), HostState::Starting | HostState::Restarting { .. }) && Instant::now() < deadline {
-        tokio::select! {
-            () = cancel.cancelled() => return Outcome::Cancelled { reason: "cancelled before it began".to_owned() },
-            () = tokio::time::sleep(START_POLL) => {}
-        }
-    }
-    let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
-    let ServerCall { call_id, tool, arguments, trace, progress, .. } = call;
-    let cap = timeout.saturating_mul(PROGRESS_CAP);
-    handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await
 }

@@ -27,6 +27,8 @@ pub struct Guardrails {
     /// The address that we listen on, if it is one and not all of them.
     address: Option<IpAddr>,
     allowed: Vec<Authority>,
+    /// The port that is left out of `Host`.
+    usual_port: u16,
 }
 
 /// A host with the port that was named with it.
@@ -55,7 +57,12 @@ impl Guardrails {
             }
         }
         let address = Some(unmapped(listen.ip())).filter(|ip| !ip.is_unspecified());
-        (Self { port: listen.port(), address, allowed }, bad)
+        (Self { port: listen.port(), address, allowed, usual_port: 80 }, bad)
+    }
+
+    /// The same for a door with TLS, whose own port is 443.
+    pub fn encrypted(self) -> Self {
+        Self { usual_port: 443, ..self }
     }
 
     /// Checks a request by its `Host` and `Origin` headers. A header that comes twice is the caller's to refuse.
@@ -63,8 +70,10 @@ impl Guardrails {
         let shown = |text: &str| vance_shared::show::quoted(text, 80);
         let given = host.unwrap_or_default();
         // Any port of ours: behind a tunnel (`ssh -L`) it is another than the one we listen on, and rebinding betrays itself by the
-        // name. Plain HTTP's own port is left out of the header.
-        if !authority(given).is_some_and(|authority| self.is_ours(&authority.host) || self.is_listed(&authority, 80)) {
+        // name. The protocol's own port is left out of the header.
+        if !authority(given)
+            .is_some_and(|authority| self.is_ours(&authority.host) || self.is_listed(&authority, self.usual_port))
+        {
             return Err(Refused::Host(shown(given)));
         }
         match origin {
@@ -273,5 +282,12 @@ mod tests {
         }
         let both = rails.check(Some("evil.com"), Some("http://localhost:9990"));
         assert_eq!(both, Err(Refused::Host("'evil.com'".into())));
+    }
+
+    #[test]
+    fn the_port_that_is_left_out_is_the_protocols_own() {
+        let rails = rails("0.0.0.0:443", &["brain.example.com:443"]);
+        assert!(rails.check(Some("brain.example.com"), None).is_err(), "80 is meant");
+        assert!(rails.encrypted().check(Some("brain.example.com"), None).is_ok());
     }
 }

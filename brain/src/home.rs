@@ -10,11 +10,16 @@ use std::path::{Path, PathBuf};
 
 use vance_brain_core::config::{BrainConfig, parse_config};
 use vance_brain_core::engine::parse_engine;
-use vance_brain_core::registry_file::parse_registry;
-use vance_brain_core::spec::{EngineSpec, RegistryFile};
-use vance_shared::doc::Problem;
+use vance_brain_core::registry_file::{entry_lines, parse_registry};
+use vance_brain_core::spec::{Backing, EngineSpec, Location, RegistryEntry, RegistryFile};
+use vance_shared::doc::{Problem, nearest_field};
 use vance_shared::launch::Origin;
+use vance_shared::names::ToolName;
 use vance_shared::pack::{self, Pack, parse_pack};
+
+use crate::secrets::Vault;
+
+use crate::builtin;
 
 mod address;
 pub use address::Address;
@@ -140,8 +145,12 @@ pub struct Loaded {
     pub registry: Option<RegistryFile>,
     /// The packs without problems, by file name, enabled or not.
     pub packs: Vec<Pack>,
+    /// The file of each pack, by the pack's name.
+    pub pack_files: BTreeMap<String, String>,
     /// The engines without problems, by id.
     pub engines: BTreeMap<String, EngineSpec>,
+    /// The file of each engine, by the engine's id.
+    pub engine_files: BTreeMap<String, String>,
     /// All that is wrong, file by file.
     pub problems: Vec<Problem>,
     /// What is odd but does no harm.
@@ -154,7 +163,7 @@ pub fn load(home: &Home) -> Loaded {
     let problems = &mut loaded.problems;
     loaded.config = read_or_default(&home.config(), MAX_SETTINGS_BYTES, problems, parse_config);
     loaded.registry = read_or_default(&home.registry(), MAX_REGISTRY_BYTES, problems, parse_registry);
-    let mut names = BTreeMap::new();
+    let names = &mut loaded.pack_files;
     for path in list(&home.packs(), "json", MAX_PACKS, problems) {
         let Some(text) = read(&path, pack::MAX_FILE_BYTES, problems).flatten() else { continue };
         let file = path.display().to_string();
@@ -162,19 +171,19 @@ pub fn load(home: &Home) -> Loaded {
         problems.extend(parsed.problems);
         loaded.warnings.extend(parsed.warnings);
         let Some(pack) = parsed.pack else { continue };
-        match names.get(&pack.name) {
+        match names.get(pack.name.as_str()) {
             Some(first) => problems.push(Problem::new(
                 file,
                 1,
                 format!("the pack `{}` is there twice, first in {first}", pack.name),
             )),
             None => {
-                names.insert(pack.name.clone(), file);
+                names.insert(pack.name.to_string(), file);
                 loaded.packs.push(pack);
             }
         }
     }
-    let mut ids = BTreeMap::new();
+    let ids = &mut loaded.engine_files;
     for path in list(&home.engines(), "yaml", MAX_ENGINES, problems) {
         let Some(text) = read(&path, MAX_SETTINGS_BYTES, problems).flatten() else { continue };
         let file = path.display().to_string();
@@ -193,7 +202,55 @@ pub fn load(home: &Home) -> Loaded {
             },
         }
     }
+    compare(home, &mut loaded);
     loaded
+}
+
+/// What is right in each file by itself and does not fit together. Warnings: the rest of such a Brain works.
+fn compare(home: &Home, loaded: &mut Loaded) {
+    let Some(registry) = &loaded.registry else { return };
+    let remarks: Vec<(&ToolName, String)> = registry
+        .values()
+        .filter(|entry| entry.location != Location::Client)
+        .filter_map(|entry| Some((&entry.name, misfit(entry, &loaded.packs)?)))
+        .collect();
+    if remarks.is_empty() {
+        return;
+    }
+    // Read a moment ago; what is wrong with it was said then.
+    let text = read(&home.registry(), MAX_REGISTRY_BYTES, &mut Vec::new()).flatten().unwrap_or_default();
+    let (lines, file) = (entry_lines(&text), home.registry().display().to_string());
+    let line = |name: &ToolName| lines.get(name.as_str()).copied().unwrap_or(1);
+    loaded.warnings.extend(remarks.into_iter().map(|(name, text)| Problem::new(file.clone(), line(name), text)));
+}
+
+/// Why the server's side of an entry has nothing behind it.
+fn misfit(entry: &RegistryEntry, packs: &[Pack]) -> Option<String> {
+    let name = &entry.name;
+    match &entry.backing {
+        Some(Backing::McpServer { pack, .. }) => match packs.iter().find(|p| p.name.as_str() == pack) {
+            Some(found) if found.enabled => None,
+            Some(_) => Some(format!("`{name}` needs the server pack '{pack}', which is turned off")),
+            None => Some(format!(
+                "`{name}` needs the server pack '{pack}', which is not there; put {pack}.json into the packs folder"
+            )),
+        },
+        Some(Backing::BuiltIn) if !builtin::NAMES.contains(&name.as_str()) => {
+            let hint = nearest_field(name.as_str(), &builtin::NAMES);
+            Some(format!("the Brain has no built-in tool `{name}`{hint}"))
+        }
+        Some(Backing::BuiltIn | Backing::Native) | None => None,
+    }
+}
+
+/// The files that [`load`] reads, as far as they are there, and those that may come.
+pub fn watched(home: &Home) -> Vec<PathBuf> {
+    let mut files = vec![home.config(), home.registry(), Vault::new(&home.data()).file().to_owned()];
+    // What is wrong with a folder is said when it is read.
+    let mut unsaid = Vec::new();
+    files.extend(list(&home.packs(), "json", MAX_PACKS, &mut unsaid));
+    files.extend(list(&home.engines(), "yaml", MAX_ENGINES, &mut unsaid));
+    files
 }
 
 /// All problems of all files.

@@ -1,7 +1,7 @@
 //! The Brain's HTTP server: one door for the API and for the sockets of Feet.
 //!
 //! ```text
-//!  listener ─▶ connections (limits of bytes and times) ─▶ gate: Host, Origin, token ─▶ router ─▶ handlers ─▶ crate::api
+//!  listener ─▶ connections (TLS; limits of numbers, bytes and times) ─▶ gate: Host, Origin, token ─▶ router ─▶ handlers ─▶ crate::api
 //!                                                                                          ├─▶ events (server-sent)
 //!                                                                                          └─▶ socket ─▶ crate::link
 //! ```
@@ -10,6 +10,7 @@
 //! same shape, `{"error": {"code", "message"}}`; everything that was started here has ended when [`run`] returns.
 
 mod answer;
+mod blobs;
 mod body;
 mod connections;
 mod events;
@@ -18,6 +19,7 @@ mod handlers;
 mod query;
 mod routes;
 mod socket;
+mod strangers;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::guardrails::Guardrails;
 use crate::hub::Brain;
 use crate::metrics::Metrics;
+use crate::tls::Tls;
 use crate::tokens::Principals;
 use gate::Gate;
 
@@ -56,6 +59,8 @@ pub struct HttpSetup {
     pub allowed_hosts: Vec<String>,
     /// What `/metrics` shows.
     pub metrics: Metrics,
+    /// The certificate of the door; without one everything travels in clear.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// What every handler may use.
@@ -82,7 +87,10 @@ pub async fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until `shutdown`, then lets what runs finish within a grace.
 pub async fn run(setup: HttpSetup, listener: TcpListener, shutdown: CancellationToken) {
-    let (guardrails, bad) = Guardrails::new(setup.listen, &setup.allowed_hosts);
+    let (mut guardrails, bad) = Guardrails::new(setup.listen, &setup.allowed_hosts);
+    if setup.tls.is_some() {
+        guardrails = guardrails.encrypted();
+    }
     for host in bad {
         let host = vance_shared::show::quoted(&host, 80);
         tracing::warn!(
@@ -99,5 +107,5 @@ pub async fn run(setup: HttpSetup, listener: TcpListener, shutdown: Cancellation
         sockets: TaskTracker::new(),
     });
     let gate = Arc::new(Gate::new(guardrails, setup.principals, app.clone()));
-    connections::serve(listener, gate, &app).await;
+    connections::serve(listener, setup.tls, gate, &app).await;
 }

@@ -1,14 +1,17 @@
 //! What all parts of a running Brain share: handles only, each cheap to clone; who owns the state behind one is said there.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
+use vance_blobs::Blobs;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::Registry;
+use vance_shared::doc::Problem;
 use vance_supervise::{ActorRef, SupervisorRef};
 
+use crate::actors::pack_loader::PackLoader;
 use crate::actors::registry::RegistryActor;
 use crate::actors::scheduler::Scheduler;
 use crate::directory::Directory;
@@ -24,6 +27,10 @@ pub struct Hub {
     pub registry: ArcSwap<Registry>,
     /// Changes of the tool table go here.
     pub registry_actor: ActorRef<RegistryActor>,
+    /// Starts and ends server packs, and reads the files again.
+    pub pack_loader: ActorRef<PackLoader>,
+    /// How the last reading of the files went; the loader writes it.
+    pub files: ArcSwap<Files>,
     /// Decides which task runs.
     pub scheduler: ActorRef<Scheduler>,
     /// Task actors live below it.
@@ -34,10 +41,23 @@ pub struct Hub {
     pub progress: Progresses,
     /// Runs server tools.
     pub executor: Executor,
+    /// What is too large to travel; nothing is kept where there is no folder for it.
+    pub blobs: OnceLock<Arc<Blobs>>,
     /// `brain.yaml`.
     pub config: BrainConfig,
     /// When it started: zero of [`Hub::ticks`].
     pub started: Instant,
+}
+
+/// How a reading of the files went.
+#[derive(Debug, Clone, Default)]
+pub struct Files {
+    /// Milliseconds since 1970.
+    pub read_at: i64,
+    /// All that is wrong. Of a bad file counts what it said before.
+    pub problems: Vec<Problem>,
+    /// `brain.yaml` is not what this Brain runs with.
+    pub needs_restart: bool,
 }
 
 /// Shared by everything.

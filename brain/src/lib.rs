@@ -2,6 +2,7 @@
 
 pub mod actors;
 pub mod api;
+pub mod blobs;
 pub mod builtin;
 pub mod cli;
 pub mod directory;
@@ -10,12 +11,16 @@ pub mod guardrails;
 pub mod home;
 pub mod http;
 pub mod hub;
+pub mod kept;
 pub mod link;
 pub mod metrics;
 pub mod outbox;
 pub mod progress;
+pub mod random;
 pub mod recovery;
 pub mod rows;
+pub mod secrets;
 pub mod serve;
 pub mod store;
+pub mod tls;
 pub mod tokens;

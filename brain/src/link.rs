@@ -26,7 +26,8 @@ use vance_shared::limits::{
 use vance_shared::show;
 use vance_shared::wire::{
     self, Assembly, CLOSE_BAD_FRAME, CLOSE_DRAINING, CLOSE_FORBIDDEN, CLOSE_HELLO_TIMEOUT, CLOSE_PROTOCOL,
-    CLOSE_SUPERSEDED, ClientConnected, Decoded, ErrorFrame, Ping, ToBrain, ToFoot, decode_to_brain, encode,
+    CLOSE_SUPERSEDED, CLOSE_UNAUTHORIZED, ClientConnected, Decoded, ErrorFrame, Ping, ToBrain, ToFoot, decode_to_brain,
+    encode,
 };
 use vance_supervise::ActorRef;
 
@@ -166,6 +167,8 @@ struct Admitted {
     epoch: u64,
     session: ActorRef<SessionActor>,
     outbox: Outbox,
+    /// The client's token is not good any more.
+    revoked: CancellationToken,
 }
 
 async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> Result<Admitted, Refusal> {
@@ -194,9 +197,24 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
         Refusal::new(CLOSE_DRAINING, "unavailable", format!("the Brain cannot take a client now: {e}; reconnect"))
     };
     claim(brain, owner, &client_id).await?;
+    // Noted before the epoch is taken and looked at again after it: of two lives, the earlier never comes in behind the later.
+    let is_latest = || hello.life.is_none_or(|life| brain.directory.lives(&client_id, life));
+    let outlived = || {
+        let message = format!("a later process of client {client_id} has said hello already: this one is superseded");
+        Refusal::new(CLOSE_SUPERSEDED, "superseded", message)
+    };
+    if !is_latest() {
+        return Err(outlived());
+    }
     let epoch = brain.store.next_counter("epoch").await.map_err(|e| unavailable(&e))?;
+    if !is_latest() {
+        return Err(outlived());
+    }
     brain.directory.attach(&client_id, &session_id);
     let held = brain.scheduler.send(HeldOn(client_id.clone())).await.map_err(|e| unavailable(&e))?;
+    if !is_latest() {
+        return Err(outlived());
+    }
     let outbox = Outbox::default();
     let machine = short(hello.machine.as_deref().unwrap_or("unknown"));
     let info = ClientInfo {
@@ -217,7 +235,8 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
         outbox: outbox.clone(),
     };
     session.actor.send(attach).await.map_err(|e| unavailable(&e))?;
-    Ok(Admitted { client_id, epoch, session: session.actor.clone(), outbox })
+    let revoked = principal.revoked.clone();
+    Ok(Admitted { client_id, epoch, session: session.actor.clone(), outbox, revoked })
 }
 
 fn short(text: &str) -> String {
@@ -256,12 +275,18 @@ async fn connected<S>(admitted: Admitted, writer: Writer<S>, mut reader: Reader<
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Admitted { client_id, epoch, session, outbox } = admitted;
+    let Admitted { client_id, epoch, session, outbox, revoked } = admitted;
     let ended = CancellationToken::new();
     let out = vance_supervise::near(write(writer, outbox.clone(), ended.clone()));
     let why = tokio::select! {
         why = read(&mut reader, &session, &client_id, epoch, &outbox) => why,
         () = ended.cancelled() => "the connection was closed by the Brain".to_owned(),
+        () = revoked.cancelled() => {
+            outbox.revoke();
+            // The writer takes it before anything else; a write under way has its own limit.
+            ended.cancelled().await;
+            "its token was revoked".to_owned()
+        }
     };
     ended.cancel();
     tracing::info!(%client_id, epoch, why, "client disconnected");
@@ -305,6 +330,7 @@ where
         let frame = match next {
             Next::Frame(frame) => frame,
             Next::End(End::Superseded) => break Some(close_frame(CLOSE_SUPERSEDED, "superseded")),
+            Next::End(End::Revoked) => break Some(close_frame(CLOSE_UNAUTHORIZED, "the token was revoked")),
             Next::End(End::Closing) => break Some(close_frame(CLOSE_DRAINING, "closing")),
         };
         // What is ready goes out together: a write costs more than a frame.

@@ -21,6 +21,8 @@ pub enum End {
     Closing,
     /// A later connection of the same client took over.
     Superseded,
+    /// The client's token is not good any more.
+    Revoked,
 }
 
 /// What the socket does next.
@@ -98,6 +100,12 @@ impl Outbox {
         self.0.news.notify_one();
     }
 
+    /// Ends the connection at once: nothing more is for this client.
+    pub fn revoke(&self) {
+        self.waiting().end = Some(End::Revoked);
+        self.0.news.notify_one();
+    }
+
     /// True once it ends.
     pub fn is_closing(&self) -> bool {
         self.waiting().end.is_some()
@@ -117,7 +125,7 @@ impl Outbox {
     fn ready(&self) -> Option<Next> {
         let mut waiting = self.waiting();
         match waiting.end {
-            Some(End::Superseded) => Some(Next::End(End::Superseded)),
+            Some(end @ (End::Superseded | End::Revoked)) => Some(Next::End(end)),
             end => pop(&mut waiting.urgent)
                 .map(Next::Frame)
                 .or(end.map(Next::End))

@@ -8,31 +8,33 @@
 //! ├── work (one_for_all)
 //! │   ├── tasks           one actor a live task
 //! │   └── scheduler       the board
-//! └── packs               one supervisor a server pack
+//! └── packs (all or none)
+//!     ├── servers         one supervisor a server pack
+//!     └── pack_loader     reads the files, starts and ends servers
 //! ```
 //!
 //! Past the root's restart budget the process ends with an error: whoever started it starts it anew, from the store.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use vance_blobs::Blobs;
 use vance_brain_core::config::BrainConfig;
 use vance_brain_core::registry::{Registry, ServerSide};
-use vance_mcp_host::{HostEnv, HostEvent};
 use vance_observability::spans;
 use vance_shared::doc::Problem;
-use vance_shared::launch::TrustedLaunch;
-use vance_shared::pack::PackBody;
+use vance_shared::limits::BLOBS_BYTES;
 use vance_supervise::{ActorRef, Backoff, ChildSpec, ExitReason, Intensity, Strategy, SupervisorRef, SupervisorSpec};
 
-use crate::actors::registry::{PackEvent, RegistryActor};
+use crate::actors::pack_loader::{Desk, PackLoader, ToPackLoader};
+use crate::actors::registry::RegistryActor;
 use crate::actors::scheduler::{self, Scheduler};
 use crate::actors::session::DrainAll;
 use crate::actors::store_gate::{Close, StoreGate};
@@ -41,10 +43,13 @@ use crate::directory::Directory;
 use crate::executor::Executor;
 use crate::home::{self, Address, Home, Loaded};
 use crate::http::{self, HttpSetup};
-use crate::hub::{Brain, Hub};
+use crate::hub::{Brain, Files, Hub, now_ms};
 use crate::metrics::Metrics;
 use crate::progress::Progresses;
+use crate::secrets::Vault;
 use crate::store::{OpenError, Store, WriterSeat};
+use crate::tls::{Tls, TlsError};
+use crate::tokens::book::TokenBook;
 use crate::tokens::{Principals, TokenError, local_token};
 
 /// Where a Brain listens unless it is told otherwise.
@@ -85,6 +90,9 @@ pub enum ServeError {
     /// The store's writer does not come up.
     #[error("the store did not become ready within {} s; see the log", STORE_WAIT.as_secs())]
     StoreNotReady,
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The local token cannot be made or read.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -129,9 +137,12 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     }
     let config = loaded.config.clone().unwrap_or_default();
     let addr = listen_addr(&options, &config)?;
+    let tls = config.tls.as_ref().map(|files| Tls::load(files, &options.home.brain())).transpose()?.map(Arc::new);
     check_store(&options, &config)?;
     let (store, seat) = Store::open(&options.home.data())?;
-    let token = local_token(&options.home.token())?;
+    let principals = Arc::new(Principals::local(&local_token(&options.home.token())?));
+    let tokens = TokenBook::new(&options.home.data());
+    tokens.show(&principals);
     // Without a collector everything works all the same.
     match spans::start("vance-brain", config.otlp.as_deref()) {
         Ok(true) => tracing::info!("spans are sent to a collector"),
@@ -143,10 +154,15 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let bound =
         listener.local_addr().map_err(|source| ServeError::Process { what: "cannot read the address", source })?;
 
-    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok()).map_err(ServeError::Setting)?;
+    let vault = Vault::new(&options.home.data());
+    let secret = |name: &str| vault.get(name).map(|value| value.to_string()).map_err(|error| error.to_string());
+    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok(), secret).map_err(ServeError::Setting)?;
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
-    // Tasks that go on at once must find the packs that they need, though none of them is up.
-    let packs = packs(&brain, &options.home, loaded);
+    match Blobs::open(&options.home.data().join("blobs"), BLOBS_BYTES, None) {
+        Ok(blobs) => drop(brain.blobs.set(Arc::new(blobs))),
+        Err(error) => tracing::error!(%error, "results of server tools that are too large to travel are not kept"),
+    }
+    let packs = packs(&brain, &options.home);
     let root = SupervisorRef::start(tree(&brain, supervisors, Some(seat)));
     tokio::time::timeout(STORE_WAIT, brain.store.ready()).await.map_err(|_| ServeError::StoreNotReady)?;
     if let Err(error) = root.start_child(ChildSpec::supervisor(packs, SupervisorRef::new())).await {
@@ -155,24 +171,32 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
 
     let shutdown = CancellationToken::new();
     let keep = tokio::spawn(metrics.clone().keep());
+    let mut hangups = listen_for(SignalKind::hangup())?;
+    let following = vance_supervise::beside(tokens.follow(principals.clone()));
     let setup = HttpSetup {
         brain: brain.clone(),
-        principals: Arc::new(Principals::local(&token)),
+        principals,
         listen: bound,
         allowed_hosts: config.allowed_hosts.clone(),
         metrics,
+        tls: tls.clone(),
     };
+    let renewing = tls.clone().map(|tls| vance_supervise::beside(tls.follow()));
     let web = vance_supervise::near(http::run(setup, listener, shutdown.clone()));
     // Before anybody hears that it is ready. Without it a Foot of this home has to be told the address.
     let path = options.home.address();
     let address = Address::write(&path, bound)
         .inspect_err(|error| tracing::warn!("{}: {error}; a Foot needs --brain to find this Brain", path.display()));
-    println_ready(bound)?;
+    println_ready(bound, tls.is_some())?;
     tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");
 
     let ended = tokio::select! {
         signal = stop_signal() => {
             tracing::info!(signal = signal?, "draining");
+            None
+        }
+        () = reload_at(&mut hangups, &brain) => {
+            tracing::info!(signal = "SIGHUP", "the terminal is gone: draining");
             None
         }
         reason = root.ended() => Some(reason),
@@ -185,27 +209,50 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         tracing::error!("the HTTP server panicked");
     }
     keep.abort();
+    following.abort();
+    if let Some(renewing) = renewing {
+        renewing.abort();
+    }
     match ended {
         None => Ok(()),
         Some(reason) => Err(ServeError::GaveUp(reason)),
     }
 }
 
-fn println_ready(bound: SocketAddr) -> Result<(), ServeError> {
+fn println_ready(bound: SocketAddr, encrypted: bool) -> Result<(), ServeError> {
+    let scheme = if encrypted { "https" } else { "http" };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "brain ready http://{bound}")
+    writeln!(out, "brain ready {scheme}://{bound}")
         .and_then(|()| out.flush())
         .map_err(|source| ServeError::Process { what: "cannot write to stdout", source })
 }
 
+fn listen_for(kind: SignalKind) -> Result<Signal, ServeError> {
+    signal(kind).map_err(|source| ServeError::Process { what: "cannot listen for signals", source })
+}
+
 async fn stop_signal() -> Result<&'static str, ServeError> {
-    let listen =
-        |kind| signal(kind).map_err(|source| ServeError::Process { what: "cannot listen for signals", source });
-    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let (mut term, mut int) = (listen_for(SignalKind::terminate())?, listen_for(SignalKind::interrupt())?);
     Ok(tokio::select! {
         _ = term.recv() => "SIGTERM",
         _ = int.recv() => "SIGINT",
     })
+}
+
+/// Reads the files again at each SIGHUP. Ends when the terminal is gone in which this Brain was started: that is the same signal.
+async fn reload_at(hangups: &mut Signal, brain: &Brain) {
+    let had_terminal = std::io::stdin().is_terminal();
+    while hangups.recv().await.is_some() {
+        if had_terminal && !std::io::stdin().is_terminal() {
+            return;
+        }
+        tracing::info!(signal = "SIGHUP", "the files are read again");
+        if let Err(refusal) = brain.pack_loader.post(ToPackLoader::Reload).await {
+            // It restarts, and reads them then.
+            tracing::warn!(%refusal, "the loader did not take a reload");
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Clients are told to come back later; server calls may end within a time, then they are cancelled. Tasks go on after the next
@@ -230,9 +277,9 @@ fn listen_addr(options: &ServeOptions, config: &BrainConfig) -> Result<SocketAdd
             vance_shared::show::quoted(&text, 80)
         ))
     })?;
-    if !addr.ip().is_loopback() && !config.allow_insecure {
+    if !addr.ip().is_loopback() && config.tls.is_none() && !config.allow_insecure {
         return Err(ServeError::Setting(format!(
-            "listen: {addr} is reachable from other machines and this release has no TLS of its own; listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true` in brain.yaml"
+            "listen: {addr} is reachable from other machines, and tokens would travel in clear: set `tls: {{cert: FILE, key: FILE}}` in brain.yaml, listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true`"
         )));
     }
     Ok(addr)
@@ -272,15 +319,24 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         revision: 1,
     };
     let supervisors = Supervisors::default();
+    let executor = Executor::new(builtins);
+    // Tasks that go on at once must find the packs that they need, though none of them is up.
+    for name in registry.packs.keys() {
+        drop(executor.expect_pack(name));
+    }
+    let files = Files { read_at: now_ms(), problems: loaded.problems.clone(), needs_restart: false };
     let brain = Arc::new(Hub {
         store,
         registry: ArcSwap::from_pointee(registry),
         registry_actor: ActorRef::new("registry"),
+        pack_loader: ActorRef::new("pack_loader"),
+        files: ArcSwap::from_pointee(files),
         scheduler: ActorRef::new("scheduler"),
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
         progress: Progresses::default(),
-        executor: Executor::new(builtins),
+        executor,
+        blobs: OnceLock::new(),
         config,
         started: Instant::now(),
     });
@@ -317,41 +373,16 @@ fn patient() -> Intensity {
     Intensity { max_restarts: 1_000, within: Duration::from_secs(60) }
 }
 
-/// All server packs, to be started at once. A pack that fails for good is tried again every half minute.
-fn packs(brain: &Brain, home: &Home, loaded: Loaded) -> SupervisorSpec {
-    let program = std::env::current_exe().unwrap_or_else(|_| "vance-brain".into());
-    let mut packs = SupervisorSpec::new("packs")
+/// All server packs, and who keeps them as the files say.
+fn packs(brain: &Brain, home: &Home) -> SupervisorSpec {
+    let servers = SupervisorRef::new();
+    let desk = Desk::new(brain.clone(), home.clone(), servers.clone());
+    let below = SupervisorSpec::new("servers")
         .intensity(Intensity { max_restarts: 1_000_000, within: Duration::from_secs(60) })
         .backoff(Backoff { first: Duration::from_secs(30), max: Duration::from_secs(30) });
-    for pack in loaded.packs.into_iter().filter(|p| p.enabled) {
-        let PackBody::Launch(plan) = pack.body else { continue };
-        let name = pack.name.to_string();
-        let trusted = match TrustedLaunch::own_home(plan) {
-            Ok(trusted) => trusted,
-            Err(refusal) => {
-                tracing::error!(pack = name, "{refusal}");
-                continue;
-            }
-        };
-        let env = HostEnv {
-            state_dir: home.brain(),
-            logins_dir: home.brain(),
-            packs_dir: home.brain().join("packs"),
-            read_file: None,
-            project_dir: None,
-            guard_program: program.clone(),
-            client_name: "vance-brain".to_owned(),
-            sandbox: None,
-        };
-        let (registry, of) = (brain.registry_actor.clone(), name.clone());
-        let sink = Arc::new(move |event: HostEvent| {
-            if registry.tell(PackEvent { pack: of.clone(), event }).is_err() {
-                tracing::warn!(pack = of, "the registry did not take news of a pack");
-            }
-        });
-        let (handle, spec) = vance_mcp_host::server(trusted, env, sink);
-        brain.executor.add_pack(&name, handle);
-        packs = packs.child(ChildSpec::supervisor(spec, SupervisorRef::new()));
-    }
-    packs
+    let loader = ChildSpec::actor(brain.pack_loader.clone(), move |_| PackLoader::new(desk.clone()));
+    SupervisorSpec::new("packs")
+        .strategy(Strategy::OneForAll)
+        .child(ChildSpec::supervisor(below, servers))
+        .child(loader)
 }

@@ -1,6 +1,7 @@
 //! Who may speak to the Brain: bearer tokens, known only by their hashes once they are loaded.
 //!
-//! Randomness comes from the operating system through ring's `SystemRandom`, the provider that TLS uses as well.
+//! The token of this machine is in a file of its own; named ones, with their scopes, are in [`book`]. Each name is a principal of its
+//! own, and what a token opened ends with it ([`Principal::revoked`]).
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -9,10 +10,17 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
+use tokio_util::sync::CancellationToken;
+
+pub mod book;
+
+use crate::random;
+use book::Record;
 
 /// What every token begins with, so that a leaked one is recognised.
 pub const TOKEN_PREFIX: &str = "vbt_";
@@ -40,6 +48,14 @@ impl Scope {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Foot, Self::Api, Self::Mcp, Self::Admin];
 
+    /// The one with this word.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|scope| scope.word() == word);
+        found.ok_or_else(|| {
+            format!("{} is no scope, expected one of: foot, api, mcp, admin", vance_shared::show::quoted(word, 40))
+        })
+    }
+
     /// Its word on the command line and in answers.
     pub fn word(self) -> &'static str {
         match self {
@@ -52,15 +68,22 @@ impl Scope {
 }
 
 /// Who speaks. Sessions belong to its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Principal {
     /// Unique name.
     pub name: Arc<str>,
     /// What it may do.
     pub scopes: Arc<[Scope]>,
+    /// Cancelled when the token is revoked: what it opened ends then.
+    pub revoked: CancellationToken,
 }
 
 impl Principal {
+    /// One whose token is good.
+    pub fn new(name: &str, scopes: &[Scope]) -> Self {
+        Self { name: name.into(), scopes: scopes.into(), revoked: CancellationToken::new() }
+    }
+
     /// Whether it may.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope)
@@ -82,8 +105,20 @@ pub enum TokenError {
     #[error("{} holds no token: remove it, and the next start makes a new one", .0.display())]
     Malformed(PathBuf),
     /// The operating system gave no randomness.
-    #[error("the system gives no random numbers")]
-    NoRandomness,
+    #[error(transparent)]
+    NoRandomness(#[from] random::NoRandomness),
+    /// The file of named tokens is not believed, or cannot be used.
+    #[error(transparent)]
+    Distrust(#[from] vance_own_file::Distrust),
+    /// No name for a token.
+    #[error("a token's name is 1 to {max} of [A-Za-z0-9_.-] and not `{LOCAL}`, got {0}", max = book::MAX_NAME_BYTES)]
+    BadName(String),
+    /// The name is taken.
+    #[error("there is a token named {0} already: choose another name, or `vance-brain token revoke {0}` first")]
+    Taken(String),
+    /// There is none of this name.
+    #[error("there is no token named {0}; `vance-brain token list` shows what there is")]
+    Unknown(String),
 }
 
 /// A token in clear: shows itself only when asked.
@@ -94,8 +129,7 @@ impl Token {
     /// A new one.
     pub fn generate() -> Result<Self, TokenError> {
         let mut bytes = [0u8; TOKEN_BYTES];
-        let random = rustls::crypto::ring::default_provider().secure_random;
-        random.fill(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
+        random::fill(&mut bytes)?;
         Ok(Self(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
@@ -157,9 +191,20 @@ fn write_token(path: &Path, token: &Token) -> io::Result<()> {
     std::fs::remove_file(&beside).and(linked)
 }
 
-/// All principals, by the hash of their token.
-#[derive(Debug, Clone, Default)]
-pub struct Principals(Vec<([u8; 32], Principal)>);
+/// One token that is good.
+#[derive(Debug, Clone)]
+struct Known {
+    hash: [u8; 32],
+    principal: Principal,
+}
+
+/// All principals, by the hash of their token. The named ones may change at any time: read by every request, written by whoever
+/// follows the file.
+#[derive(Debug, Default)]
+pub struct Principals {
+    fixed: Vec<Known>,
+    named: ArcSwap<Vec<Known>>,
+}
 
 impl Principals {
     /// The one of the local token, who may do everything.
@@ -167,10 +212,37 @@ impl Principals {
         Self::default().and(token, LOCAL, &Scope::ALL)
     }
 
-    /// One more.
+    /// One more, for good.
     pub fn and(mut self, token: &Token, name: &str, scopes: &[Scope]) -> Self {
-        self.0.push((hash(token.reveal()), Principal { name: name.into(), scopes: scopes.into() }));
+        self.fixed.push(Known { hash: hash(token.reveal()), principal: Principal::new(name, scopes) });
         self
+    }
+
+    /// Takes the named tokens as they are now. Those that are gone, or have other scopes, are revoked; gives how many these were.
+    pub fn take(&self, records: &[Record]) -> usize {
+        let before = self.named.load();
+        let next: Vec<Known> = records
+            .iter()
+            .map(|record| {
+                let same = |known: &&Known| {
+                    known.hash == record.hash
+                        && *known.principal.name == *record.name
+                        && *known.principal.scopes == *record.scopes
+                };
+                let kept = before.iter().find(same).cloned();
+                kept.unwrap_or_else(|| Known {
+                    hash: record.hash,
+                    principal: Principal::new(&record.name, &record.scopes),
+                })
+            })
+            .collect();
+        let gone =
+            |old: &&Known| !next.iter().any(|new| new.hash == old.hash && new.principal.scopes == old.principal.scopes);
+        let gone: Vec<Principal> = before.iter().filter(gone).map(|old| old.principal.clone()).collect();
+        // First nobody gets in any more, then those who are in are sent out.
+        self.named.store(Arc::new(next));
+        gone.iter().for_each(|principal| principal.revoked.cancel());
+        gone.len()
     }
 
     /// Whose token it is. Hashes are compared, all of them and in constant time: how long it takes says nothing.
@@ -179,11 +251,12 @@ impl Principals {
             return None;
         }
         let given = hash(bearer);
+        let named = self.named.load();
         let mut found = None;
-        for (known, principal) in &self.0 {
-            let same: Choice = known.ct_eq(&given);
+        for known in self.fixed.iter().chain(named.iter()) {
+            let same: Choice = known.hash.ct_eq(&given);
             if bool::from(same) {
-                found = Some(principal);
+                found = Some(&known.principal);
             }
         }
         found.cloned()
@@ -248,6 +321,31 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_left_the_file_is_revoked_and_the_others_do_not_notice() {
+        let [one, two] = std::array::from_fn(|_| Token::generate().unwrap());
+        let record = |token: &Token, name: &str, scopes: &[Scope]| Record {
+            name: name.to_owned(),
+            hash: hash(token.reveal()),
+            scopes: scopes.to_owned(),
+            created_at: String::new(),
+        };
+        let principals = Principals::local(&Token::generate().unwrap());
+        let both = [record(&one, "one", &[Scope::Foot]), record(&two, "two", &[Scope::Api])];
+        assert_eq!(principals.take(&both), 0);
+        let [a, b] = [&one, &two].map(|token| principals.authenticate(token.reveal()).unwrap());
+        assert_eq!(principals.take(&both), 0, "nothing changed");
+        assert_eq!(principals.take(&both[1..]), 1);
+        assert!(a.revoked.is_cancelled() && principals.authenticate(one.reveal()).is_none());
+        assert!(!b.revoked.is_cancelled() && principals.authenticate(two.reveal()).is_some());
+        let three = Token::generate().unwrap();
+        assert_eq!(principals.take(&[both[1].clone(), record(&three, "one", &[Scope::Foot])]), 0);
+        let new = principals.authenticate(three.reveal()).unwrap();
+        assert!(&*new.name == "one" && !new.revoked.is_cancelled(), "the same name with a new token");
+        assert_eq!(principals.take(&[record(&two, "two", &[Scope::Foot])]), 2);
+        assert!(b.revoked.is_cancelled() && new.revoked.is_cancelled());
+    }
+
+    #[test]
     fn a_bearer_is_known_by_the_whole_token_only() {
         let (local, other) = (Token::generate().unwrap(), Token::generate().unwrap());
         let principals = Principals::local(&local).and(&other, "ci", &[Scope::Api]);
@@ -265,7 +363,7 @@ mod tests {
         ] {
             assert_eq!(name(&header).as_deref(), want, "{header}");
         }
-        assert_eq!(principals.authenticate_header(None), None);
+        assert!(principals.authenticate_header(None).is_none());
         let ci = principals.authenticate(other.reveal()).unwrap();
         assert!(ci.may(Scope::Api) && !ci.may(Scope::Admin));
         assert!(!format!("{local:?} {principals:?}").contains(&local.reveal()[4..]));

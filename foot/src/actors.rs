@@ -21,6 +21,7 @@ pub(crate) mod dial;
 pub(crate) mod dispatcher;
 pub(crate) mod gate;
 pub(crate) mod hosts;
+pub(crate) mod kept;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod loader;

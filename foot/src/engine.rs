@@ -24,6 +24,7 @@ use crate::actors::dial;
 use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
 use crate::actors::gate::{self, Gate, TrustGate};
 use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
+use crate::actors::kept;
 use crate::actors::link::{self, Link};
 use crate::actors::loader::{self, Loader, PackDesk};
 use crate::actors::run;
@@ -117,20 +118,26 @@ pub enum StartError {
 pub struct Parts {
     /// Its identity.
     pub client_id: ClientId,
+    /// Which life of that identity it is.
+    pub life: u64,
     /// Its journal.
     pub journal: Arc<dyn CallJournal>,
     /// How it reaches the Brain.
     pub dial: Dial,
     /// All its tools.
     pub tools: Vec<Arc<Tool>>,
+    /// The folder of what is too large to travel.
+    pub blobs: Option<PathBuf>,
 }
 
 /// Who a Foot is, and what it stands on.
 struct Base {
     client_id: ClientId,
+    life: u64,
     state_dir: PathBuf,
     journal: Option<Arc<dyn CallJournal>>,
     dial: Dial,
+    blobs: Option<PathBuf>,
     /// Held while the Foot lives.
     slot: Option<Slot>,
 }
@@ -204,8 +211,9 @@ fn reader(native: Arc<NativeTools>) -> ReadFile {
 /// The same actors on parts of one's own, without packs and native tools.
 pub fn start_with(config: FootConfig, parts: Parts) -> Result<Foot, StartError> {
     let paths = Paths::new(&config.home, &config.project_dir, config.packs_dir.as_deref());
-    let Parts { client_id, journal, dial, tools } = parts;
-    let base = Base { client_id, state_dir: paths.state.clone(), journal: Some(journal), dial, slot: None };
+    let Parts { client_id, life, journal, dial, tools, blobs } = parts;
+    let state_dir = paths.state.clone();
+    let base = Base { client_id, life, state_dir, journal: Some(journal), dial, blobs, slot: None };
     let config = FootConfig { no_tools: true, ..config };
     build(config, &paths, base, tools, Arc::new(NoPacks), None)
 }
@@ -226,7 +234,8 @@ fn assemble(
         None => None,
     };
     let (client_id, state_dir) = (slot.client_id().clone(), slot.dir().to_owned());
-    let base = Base { client_id, state_dir, journal, dial: dial::tcp(), slot: Some(slot) };
+    let (life, blobs) = (slot.life(), Some(state_dir.join("blobs")));
+    let base = Base { client_id, life, state_dir, journal, dial: dial::tcp(), blobs, slot: Some(slot) };
     build(config, paths, base, own, permit, native)
 }
 
@@ -239,7 +248,7 @@ fn build(
     permit: Arc<dyn Permit>,
     native: Option<Arc<NativeTools>>,
 ) -> Result<Foot, StartError> {
-    let Base { client_id, state_dir, journal, dial, slot } = base;
+    let Base { client_id, life, state_dir, journal, dial, blobs, slot } = base;
     let runs = Arc::new(Runs::default());
     let (catalogue_tx, catalogue) = watch::channel(Arc::new(Catalogue::new(own.clone(), Vec::new())));
     let (connection_tx, connection) = watch::channel(match config.brain_url {
@@ -253,11 +262,13 @@ fn build(
     let line_ref = SupervisorRef::new();
     if let (Some(url), Some(open)) = (&config.brain_url, &journal) {
         let link = ActorRef::new("link");
+        let blobs = blobs.and_then(|dir| kept::open(&dir, &client_id));
         let calls = dispatcher::Shared {
             me: dispatcher.clone(),
             link: link.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            blobs: blobs.clone(),
             catalogue: catalogue.clone(),
         };
         let line = link::Shared {
@@ -265,13 +276,14 @@ fn build(
             dispatcher: dispatcher.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            blobs,
             catalogue: catalogue.clone(),
             connection: connection_tx,
             url: socket_url(url)?,
             brain: vance_shared::show::plain(url.as_str().trim_end_matches('/')),
             token: Arc::clone(&config.token),
             dial,
-            hello: hello(&config, &client_id),
+            hello: ClientConnected { life: Some(life), ..hello(&config, &client_id) },
             made_session: Arc::new(OnceLock::new()),
         };
         let line = SupervisorSpec::new("line")
@@ -313,6 +325,7 @@ fn build(
             logins_dir: paths.state.clone(),
             packs_dir: paths.global_packs.clone(),
             read_file: native.clone().map(reader),
+            vault: None,
             project_dir: Some(config.project_dir.clone()),
             guard_program: config.guard_program.clone(),
             client_name: "vancetope".to_owned(),
@@ -441,7 +454,7 @@ impl Foot {
         };
         let timeout = timeout.unwrap_or(CALL_TIMEOUT);
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel };
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel, keep: None };
         run::run(job, |(fraction, message)| {
             if let Some(progress) = &progress {
                 progress(fraction, message);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! <home>/state/            0700
-//!   client-0/              the first process: lock, client_id, journal.db, private working directories
+//!   client-0/              the first process: lock, client_id, life, journal.db, private working directories
 //!   client-1/              a second process beside it (`vancetope run` while a daemon runs)
 //!   local-0/               a process without a Brain (`tools list`): never takes an identity away from a Foot
 //! ```
@@ -12,6 +12,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{Flock, FlockArg};
 use vance_shared::ids::{ClientId, MAX_ID_BYTES};
@@ -36,6 +37,7 @@ pub struct Slot {
     dir: PathBuf,
     client_id: ClientId,
     is_new: bool,
+    life: u64,
     _lock: Flock<File>,
 }
 
@@ -74,7 +76,11 @@ impl Slot {
             match Flock::lock(file.map_err(io_at(&path))?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => {
                     let (client_id, is_new) = client_id(&dir.join("client_id"))?;
-                    return Ok(Self { dir, client_id, is_new, _lock: lock });
+                    let life = match for_use {
+                        Use::Client => next_life(&dir.join("life"), clock_ms())?,
+                        Use::Local => 0,
+                    };
+                    return Ok(Self { dir, client_id, is_new, life, _lock: lock });
                 }
                 Err((_, nix::errno::Errno::EWOULDBLOCK)) => {}
                 Err((_, errno)) => return Err(io_at(&path)(errno.into())),
@@ -91,6 +97,11 @@ impl Slot {
     /// True if nobody had this identity before.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// Which life of the identity this process is: more than that of each process before it.
+    pub fn life(&self) -> u64 {
+        self.life
     }
 
     /// The identity, the same for each process that holds this slot.
@@ -140,12 +151,37 @@ fn client_id(path: &Path) -> Result<(ClientId, bool), NoSlot> {
         Err(error) => return Err(io_at(path)(error)),
     }
     let id = ClientId::generate();
+    write(path, id.as_str())?;
+    Ok((id, true))
+}
+
+/// Counts a start, on the disk. Not from one but from the clock: a home that was copied or restored from a backup, started later,
+/// is the later life. A clock that went back does not count.
+fn next_life(path: &Path, clock_ms: u64) -> Result<u64, NoSlot> {
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => text.trim().parse().unwrap_or(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        // Not text: as good as none.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => 0,
+        Err(error) => return Err(io_at(path)(error)),
+    };
+    let life = clock_ms.max(u64::saturating_add(before, 1));
+    write(path, &life.to_string())?;
+    Ok(life)
+}
+
+fn clock_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The whole file or the one before it, whenever the machine falls.
+fn write(path: &Path, text: &str) -> Result<(), NoSlot> {
     let fresh = path.with_extension("new");
     let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
     let mut file = written.map_err(io_at(&fresh))?;
-    file.write_all(id.as_str().as_bytes()).and_then(|()| file.sync_all()).map_err(io_at(&fresh))?;
-    std::fs::rename(&fresh, path).map_err(io_at(path))?;
-    Ok((id, true))
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io_at(&fresh))?;
+    std::fs::rename(&fresh, path).map_err(io_at(path))
 }
 
 #[cfg(test)]
@@ -167,6 +203,21 @@ mod tests {
         let again = Slot::take(&state, Use::Client).unwrap();
         assert_eq!((again.client_id(), again.dir()), (&id, dir.as_path()));
         assert_eq!(state.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn each_start_is_a_later_life_whatever_the_clock_says() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("life");
+        assert_eq!(next_life(&file, 1_000).unwrap(), 1_000);
+        assert_eq!(next_life(&file, 1_000).unwrap(), 1_001, "twice in a millisecond");
+        assert_eq!(next_life(&file, 7).unwrap(), 1_002, "the clock went back");
+        assert_eq!(next_life(&file, 5_000).unwrap(), 5_000);
+        std::fs::write(&file, b"\xff no number").unwrap();
+        assert_eq!(next_life(&file, 6_000).unwrap(), 6_000, "a damaged file is as good as none");
+        let state = home.path().join("state");
+        let first = Slot::take(&state, Use::Client).unwrap().life();
+        assert!(Slot::take(&state, Use::Client).unwrap().life() > first);
     }
 
     #[test]

@@ -22,19 +22,20 @@ use vance_shared::launch::{LaunchPlan, Origin, Transport};
 mod clock;
 mod log;
 mod pins;
-mod safe;
 mod store;
 mod theirs;
 pub use log::Log;
 pub use pins::{PinStore, Waiting};
-pub use safe::Distrust;
 pub use store::{Reading, Store};
 pub(crate) use theirs::read_theirs;
+pub use vance_own_file::Distrust;
 
 /// The store of consents.
 pub const STORE: &str = "trusted-packs.yaml";
 /// The store of Brains.
 const BRAINS: &str = "trusted-brains.yaml";
+/// What makes room in these files.
+const WHEN_FULL: &str = "`vancetope trust prune` drops what belongs to folders that are gone";
 /// What a project says about its Brain.
 const BINDING: &str = "project.eddie.yaml";
 /// Files that only count in the home: in a project's `.vancetope` they would let it speak for its user.

@@ -86,3 +86,7 @@ pub const METRIC_SPANS_SENT: &str = "vance_spans_sent_total";
 pub const METRIC_SPANS_LOST: &str = "vance_spans_lost_total";
 /// Histogram: one group commit of the store, in seconds.
 pub const METRIC_STORE_COMMIT_SECONDS: &str = "vance_store_commit_duration_seconds";
+/// Counter: how often the Brain read its files.
+pub const METRIC_RELOADS: &str = "vance_reloads_total";
+/// Gauge: what is wrong in the Brain's files, by the last reading.
+pub const METRIC_FILE_PROBLEMS: &str = "vance_file_problems";

@@ -78,6 +78,10 @@ id!(
     /// One Foot (or another program that speaks the wire); survives its restarts.
     ClientId, "foot_"
 );
+id!(
+    /// Something that is too large to travel and is kept where it was made.
+    BlobHandle, "blob_"
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What Brain and Foot agree on: ids, names, tools, calls, packs and the wire. Vocabulary only: no I/O, no actors.
 
 pub mod address;
+pub mod blob;
 pub mod call;
 pub mod doc;
 pub mod gate;
@@ -11,6 +12,7 @@ pub mod limits;
 pub mod names;
 pub mod pack;
 pub mod schema;
+pub mod secrets;
 pub mod show;
 pub mod tool;
 pub mod trace;

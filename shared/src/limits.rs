@@ -12,6 +12,10 @@ pub const FRAME_BYTES: usize = 1024 * 1024;
 pub const MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Payload of one part: leaves room for JSON escapes (at worst six bytes a character is rare; two is common) within a frame.
 pub const PART_BYTES: usize = 128 * 1024;
+/// What a Foot keeps of results that are too large to travel, and a Brain of those of its server tools: a few hundred screenshots.
+pub const BLOBS_BYTES: u64 = 256 * 1024 * 1024;
+/// One piece of what is kept: with its base64 a third of a frame, and a moment of a slow line.
+pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 /// Read buffer of a socket: ten thousand idle sockets cost 40 MiB, not 1.3 GiB.
 pub const SOCKET_BUFFER_BYTES: usize = 4 * 1024;
 /// Unsent bytes of a socket before it counts as stuck.

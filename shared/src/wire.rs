@@ -9,8 +9,10 @@ use crate::json::Raw;
 use crate::tool::{Annotations, Replay, ToolSpec};
 use crate::trace::TraceContext;
 
+mod blob;
 mod codec;
 mod parts;
+pub use blob::{BlobGet, BlobPart};
 pub use codec::{Decoded, decode_to_brain, decode_to_foot, encode};
 pub use parts::{Assembly, PartError, split};
 
@@ -43,6 +45,7 @@ pub enum ToBrain {
     Progress(Progress),
     Result(CallResult),
     ResultPart(ResultPart),
+    BlobPart(BlobPart),
     Ping(Ping),
     Pong(Ping),
     Drain(Drain),
@@ -58,6 +61,7 @@ pub enum ToFoot {
     Call(Call),
     ResultAck(ResultAck),
     Cancel(Cancel),
+    BlobGet(BlobGet),
     Ping(Ping),
     Pong(Ping),
     Drain(Drain),
@@ -91,6 +95,10 @@ pub struct ClientConnected {
     /// The last epoch that the Brain gave this client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Which life of this identity it is: rises with each start of its process. A hello of an earlier life than one that came
+    /// already is that of a process that is gone, and is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub life: Option<u64>,
     /// Machine name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

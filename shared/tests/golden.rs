@@ -28,6 +28,7 @@ fn words_to_brain(frame: &ToBrain) -> &'static str {
         ToBrain::Progress(_) => "progress",
         ToBrain::Result(_) => "result",
         ToBrain::ResultPart(_) => "result_part",
+        ToBrain::BlobPart(_) => "blob_part",
         ToBrain::Ping(_) => "ping",
         ToBrain::Pong(_) => "pong",
         ToBrain::Drain(_) => "drain",
@@ -41,6 +42,7 @@ fn words_to_foot(frame: &ToFoot) -> &'static str {
         ToFoot::Call(_) => "call",
         ToFoot::ResultAck(_) => "result_ack",
         ToFoot::Cancel(_) => "cancel",
+        ToFoot::BlobGet(_) => "blob_get",
         ToFoot::Ping(_) => "ping",
         ToFoot::Pong(_) => "pong",
         ToFoot::Drain(_) => "drain",
@@ -48,19 +50,20 @@ fn words_to_foot(frame: &ToFoot) -> &'static str {
     }
 }
 
-const TO_BRAIN: [&str; 10] = [
+const TO_BRAIN: [&str; 11] = [
     "client_connected",
     "tools_changed",
     "accepted",
     "progress",
     "result",
     "result_part",
+    "blob_part",
     "ping",
     "pong",
     "drain",
     "error",
 ];
-const TO_FOOT: [&str; 8] = ["welcome", "call", "result_ack", "cancel", "ping", "pong", "drain", "error"];
+const TO_FOOT: [&str; 9] = ["welcome", "call", "result_ack", "cancel", "blob_get", "ping", "pong", "drain", "error"];
 
 #[test]
 fn each_golden_frame_decodes_and_encodes_to_itself() {

@@ -23,6 +23,18 @@ impl Api {
         Ok(Self { http: reqwest::Client::builder().no_proxy().build()?, url: url.to_owned(), token })
     }
 
+    /// The same Brain for the bearer of another token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self.clone() }
+    }
+
+    /// The same for who believes an authority (PEM) besides the system's.
+    pub fn believing(&self, authority: &str) -> anyhow::Result<Self> {
+        let certificate = reqwest::Certificate::from_pem(authority.as_bytes())?;
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build()?;
+        Ok(Self { http, ..self.clone() })
+    }
+
     /// The token.
     pub fn token(&self) -> &str {
         &self.token
@@ -32,6 +44,20 @@ impl Api {
     pub async fn get(&self, path: &str) -> anyhow::Result<(u16, Value)> {
         let response = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token).send().await?;
         answer(response).await
+    }
+
+    /// GET of what is no JSON, with a `Range` if one is given.
+    pub async fn bytes(&self, path: &str, range: Option<&str>) -> anyhow::Result<Bytes> {
+        let mut request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        if let Some(range) = range {
+            request = request.header("range", range);
+        }
+        let response = request.send().await?;
+        let header = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let (etag, range, status) = (header("etag"), header("content-range"), response.status().as_u16());
+        Ok(Bytes { status, etag, range, body: response.bytes().await?.to_vec() })
     }
 
     /// POST of a JSON body.
@@ -75,6 +101,19 @@ impl Api {
         })
         .await
     }
+}
+
+/// An answer that is no JSON.
+#[derive(Debug)]
+pub struct Bytes {
+    /// Status.
+    pub status: u16,
+    /// `ETag`.
+    pub etag: String,
+    /// `Content-Range`.
+    pub range: String,
+    /// Body.
+    pub body: Vec<u8>,
 }
 
 async fn answer(response: reqwest::Response) -> anyhow::Result<(u16, Value)> {

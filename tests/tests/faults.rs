@@ -2,6 +2,8 @@
 //! by a ledger that only the tools write.
 #![allow(missing_docs)]
 
+#[path = "faults/blobs.rs"]
+mod blobs;
 #[path = "faults/cuts.rs"]
 mod cuts;
 #[path = "faults/disk.rs"]

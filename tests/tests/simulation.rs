@@ -81,10 +81,7 @@ fn check(seed: u64, ended: &Ended) {
         let told = person.cancelled.contains(id) || around.is_some_and(|t| person.cancelled.contains(&t.head.spec.id));
         let right = match task.state {
             State::Completed => true,
-            // A torn retry may leave a task to a parent that stayed cancelled.
-            State::Cancelled => {
-                told || person.retry_is_torn || (task.head.has_children && !person.cancelled.is_empty())
-            }
+            State::Cancelled => told || (task.head.has_children && !person.cancelled.is_empty()),
             State::Skipped => !person.cancelled.is_empty(),
             State::Failed | State::Pending | State::Running | State::Blocked | State::Queued => false,
         };
@@ -161,8 +158,9 @@ shards!(
     whatever_breaks_nothing_is_lost_and_nothing_unsafe_runs_twice_4 4
 );
 
-/// Seeds beyond the first fifty that found a bug: a retry whose answer was lost with the store's writer, but which was stored.
-const FOUND: [u64; 1] = [313];
+/// Seeds beyond the first fifty that found a bug: a retry whose answer was lost with the store's writer, but which was stored; the hello
+/// of a killed Foot that came after its successor's; a retry in whose middle the scheduler fell.
+const FOUND: [u64; 3] = [313, 530, 898];
 
 #[test]
 fn seeds_that_found_a_bug_stay_good() {

@@ -283,7 +283,9 @@ fn json_examples_are_packs_or_frames() -> anyhow::Result<()> {
             text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
         let value: Value = serde_json::from_str(&text).with_context(|| place.clone())?;
         if value.get("parameters").is_some() {
-            let parsed = parse_pack(&place, &text, Origin::Global);
+            // Secrets are the Brain's.
+            let origin = if text.contains("{{secret:") { Origin::Server } else { Origin::Global };
+            let parsed = parse_pack(&place, &text, origin);
             assert!(
                 parsed.pack.is_some() && parsed.warnings.is_empty(),
                 "{}{}",

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use vance_shared::doc::{Fields, Problem, Problems, read_yaml, ticked};
-use vance_shared::limits;
+use vance_shared::{limits, secrets};
 
 /// Tasks that run at once: each may hold a call and its result in memory.
 const MAX_PARALLEL_TASKS: u64 = 16;
@@ -21,6 +21,8 @@ pub struct BrainConfig {
     pub allowed_hosts: Vec<String>,
     /// Listen beyond loopback without TLS.
     pub allow_insecure: bool,
+    /// Certificate and key of the Brain's own TLS.
+    pub tls: Option<TlsFiles>,
     /// Where spans go.
     pub otlp: Option<String>,
     /// Times and limits.
@@ -31,6 +33,15 @@ pub struct BrainConfig {
     pub web_search: Option<WebSearch>,
     /// What `http_fetch` may reach.
     pub http_fetch: HttpFetch,
+}
+
+/// Files in PEM. Relative paths begin in the Brain's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, then those of its issuers.
+    pub cert: String,
+    /// Its private key.
+    pub key: String,
 }
 
 /// Times and limits that hold unless a tool or task says otherwise.
@@ -92,20 +103,20 @@ pub struct HttpFetch {
     pub allow_private: bool,
 }
 
-/// A credential as written: the text itself or one `${env:NAME}`. Never shown.
+/// A credential as written: the text itself, one `${env:NAME}` or one `{{secret:NAME}}`. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a text; `${env:NAME}` must stand alone.
+    /// Takes a text; a reference must stand alone.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("empty, expected the key or ${env:NAME}".to_owned());
-        }
-        if text.contains("{{secret:") {
-            return Err("{{secret:NAME}} is not supported by this release; use ${env:NAME}".to_owned());
+            return Err("empty, expected the key, ${env:NAME} or {{secret:NAME}}".to_owned());
         }
         let secret = Self(text.to_owned());
+        if text.contains(secrets::OPEN) && !secret.secret().is_some_and(secrets::is_name) {
+            return Err("expected {{secret:NAME}} alone, with a name of [A-Za-z0-9_.-]".to_owned());
+        }
         let good = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if text.contains("${") && !secret.variable().is_some_and(good) {
             return Err("expected the key itself or ${env:NAME} alone".to_owned());
@@ -113,8 +124,15 @@ impl Secret {
         Ok(secret)
     }
 
-    /// The credential; the lookup gives a variable's value. The error names the variable, never a value.
-    pub fn resolve(&self, lookup: impl FnOnce(&str) -> Option<String>) -> Result<String, String> {
+    /// The credential; the lookups give a variable's and a secret's value. The error names what is missing, never a value.
+    pub fn resolve(
+        &self,
+        lookup: impl FnOnce(&str) -> Option<String>,
+        vault: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<String, String> {
+        if let Some(name) = self.secret() {
+            return vault(name);
+        }
         match self.variable() {
             None => Ok(self.0.clone()),
             Some(name) => match lookup(name) {
@@ -122,6 +140,11 @@ impl Secret {
                 Some(_) | None => Err(format!("environment variable {name} is not set")),
             },
         }
+    }
+
+    /// The secret that it names.
+    pub fn secret(&self) -> Option<&str> {
+        self.0.strip_prefix(secrets::OPEN)?.strip_suffix(secrets::CLOSE)
     }
 
     fn variable(&self) -> Option<&str> {
@@ -162,6 +185,7 @@ fn config(mut fields: Fields<'_>) -> BrainConfig {
         store: fields.take_parsed("store", check_store),
         allowed_hosts: allowed_hosts.into_iter().map(|(host, _)| host.to_owned()).collect(),
         allow_insecure: fields.take_bool("allow_insecure").unwrap_or(false),
+        tls: tls(&mut fields),
         otlp: fields.take_parsed("otlp", check_url),
         defaults: defaults(&mut fields),
         providers: providers(&mut fields),
@@ -170,6 +194,17 @@ fn config(mut fields: Fields<'_>) -> BrainConfig {
     };
     fields.finish();
     config
+}
+
+fn tls(fields: &mut Fields<'_>) -> Option<TlsFiles> {
+    let mut inner = fields.take_fields("tls")?;
+    inner.require("cert", "a file with the certificate in PEM");
+    inner.require("key", "a file with its private key in PEM");
+    let file =
+        |text: &str| if text.is_empty() { Err("empty, expected a file".to_owned()) } else { Ok(text.to_owned()) };
+    let (cert, key) = (inner.take_parsed("cert", file), inner.take_parsed("key", file));
+    inner.finish();
+    Some(TlsFiles { cert: cert?, key: key? })
 }
 
 fn defaults(fields: &mut Fields<'_>) -> Defaults {

@@ -61,6 +61,14 @@ pub fn parse_registry(file: &str, text: &str) -> Result<RegistryFile, Vec<Proble
     problems.into_result(Some(registry))
 }
 
+/// The line of each entry's name: for what only shows beside other files.
+pub fn entry_lines(text: &str) -> BTreeMap<String, u32> {
+    let unsaid = Problems::new("");
+    let Some(node) = read_yaml(text, &unsaid) else { return BTreeMap::new() };
+    let names = items(&node, &unsaid).iter().filter_map(|item| item.get("name"));
+    names.filter_map(|name| Some((name.as_str()?.to_owned(), name.line))).collect()
+}
+
 /// Where an entry says what, for problems between entries.
 struct Lines {
     name: u32,

@@ -1,8 +1,10 @@
 //! Owns the tool table: folds what server packs say into a new snapshot and publishes it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vance_brain_core::registry::{Registry, ServerSide};
+use vance_brain_core::spec::{EngineSpec, RegistryFile};
 use vance_mcp_host::{HostEvent, HostState};
 use vance_shared::tool::ToolSpec;
 use vance_supervise::{Actor, Context, Handler, Message};
@@ -11,13 +13,29 @@ use super::scheduler::ServerToolsChanged;
 use crate::hub::Brain;
 
 /// Message: something happened to a server pack.
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct PackEvent {
     /// Which pack.
     pub pack: String,
+    /// Which start of its server.
+    pub start: u64,
     /// What happened.
     pub event: HostEvent,
+}
+
+/// Message: files changed.
+#[derive(Debug, Clone, Default, Message)]
+#[rtype(result = "()")]
+pub struct Reshape {
+    /// `tools.yaml`.
+    pub file: RegistryFile,
+    /// Engines by id.
+    pub engines: BTreeMap<String, EngineSpec>,
+    /// Packs that will come, new or in place of what they were.
+    pub coming: Vec<String>,
+    /// Packs that are there no more.
+    pub gone: Vec<String>,
 }
 
 /// The actor.
@@ -74,7 +92,10 @@ impl Actor for RegistryActor {
 impl Handler<PackEvent> for RegistryActor {
     type Result = ();
 
-    fn handle(&mut self, PackEvent { pack, event }: PackEvent, _: &mut Self::Context) {
+    fn handle(&mut self, PackEvent { pack, start, event }: PackEvent, _: &mut Self::Context) {
+        if !self.brain.executor.is_current(&pack, start) {
+            return;
+        }
         match event {
             HostEvent::Up { tools, warnings } => {
                 for warning in warnings {
@@ -86,7 +107,11 @@ impl Handler<PackEvent> for RegistryActor {
                     set(registry, &pack, ServerSide::Up);
                 });
             }
-            HostEvent::ToolsChanged { tools } => self.publish(|registry| replace_tools(registry, &pack, tools)),
+            // The latest event says all: what it was up with is not told besides.
+            HostEvent::ToolsChanged { tools } => self.publish(|registry| {
+                replace_tools(registry, &pack, tools);
+                set(registry, &pack, ServerSide::Up);
+            }),
             HostEvent::Down { reason } => {
                 tracing::warn!(pack, reason, "server pack is down and will be started again");
                 self.publish(|registry| set(registry, &pack, ServerSide::Starting));
@@ -97,5 +122,29 @@ impl Handler<PackEvent> for RegistryActor {
                 self.publish(|registry| set(registry, &pack, ServerSide::Down { reason }));
             }
         }
+    }
+}
+
+impl Handler<Reshape> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, change: Reshape, _: &mut Self::Context) {
+        let Reshape { file, engines, coming, gone } = change;
+        let now = self.brain.registry.load();
+        if now.file == file && now.engines == engines && coming.is_empty() && gone.is_empty() {
+            return;
+        }
+        self.publish(|registry| {
+            (registry.file, registry.engines) = (file, engines);
+            for pack in gone {
+                registry.packs.remove(&pack);
+                replace_tools(registry, &pack, Vec::new());
+            }
+            for pack in coming {
+                // What the former server offered may be others' tools now; nothing runs before the new one has said what it has.
+                replace_tools(registry, &pack, Vec::new());
+                set(registry, &pack, ServerSide::Starting);
+            }
+        });
     }
 }

@@ -7,12 +7,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use vance_brain_core::board::{Board, Entry, Offer, Order};
 use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
-use vance_shared::call::{Fault, Outcome};
+use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, TaskId};
 use vance_shared::wire::Progress;
 use vance_supervise::{
@@ -26,6 +25,7 @@ use crate::progress::Whose;
 use crate::recovery;
 
 mod messages;
+mod retry;
 
 pub use messages::{
     AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, Presence, Report, ServerEnded, ServerToolsChanged,
@@ -58,6 +58,8 @@ pub struct Scheduler {
     seats: HashMap<TaskId, Seat>,
     recent: VecDeque<CallId>,
     recent_tasks: HashMap<CallId, TaskId>,
+    /// Tasks that were retried, with the last seat that knows them as ended.
+    revived: HashMap<TaskId, u64>,
     names: u64,
 }
 
@@ -72,6 +74,7 @@ impl Scheduler {
             seats: HashMap::new(),
             recent: VecDeque::new(),
             recent_tasks: HashMap::new(),
+            revived: HashMap::new(),
             names: 0,
         }
     }
@@ -120,7 +123,7 @@ impl Scheduler {
     fn start(&mut self, task_id: &TaskId) {
         self.names += 1;
         let actor = ActorRef::new(format!("task:{task_id}:{}", self.names));
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(Tally::new(self.names));
         let seat = Seat { actor: actor.clone(), sent: 0, pending: Some(VecDeque::new()) };
         self.seats.insert(task_id.clone(), seat);
         let (brain, id) = (self.brain.clone(), task_id.clone());
@@ -149,7 +152,10 @@ impl Scheduler {
         self.seats.get(task_id).is_some_and(|seat| seat.sent == handled && seat.pending.is_none())
     }
 
-    fn report(&mut self, task_id: &TaskId, handled: u64, report: Report) {
+    fn report(&mut self, task_id: &TaskId, seat: u64, handled: u64, report: Report) {
+        if self.revived.get(task_id).is_some_and(|last| seat <= *last) {
+            return;
+        }
         match report {
             Report::Parked { wait, wake_on, seen } => {
                 let orders = self.board.parked(task_id, wait, &wake_on, seen);
@@ -160,6 +166,7 @@ impl Scheduler {
             }
             Report::Running => self.board.resumed(task_id),
             Report::Ended { state } => {
+                self.revived.remove(task_id);
                 let orders = self.board.ended(task_id, state);
                 if self.is_idle(task_id, handled) {
                     self.release(task_id);
@@ -250,54 +257,24 @@ impl Scheduler {
             aside.add(tree);
             aside.retry_closure(&task_id)
         };
-        let mut answers = Vec::with_capacity(closure.len());
-        for id in &closure {
-            let (answer, answered) = oneshot::channel();
-            self.hand(id, Input::Retry, Some(answer));
-            answers.push((id.clone(), answered));
-        }
         let brain = self.brain.clone();
-        let gather = async move {
-            let (mut retried, mut lost) = (Vec::new(), Vec::new());
-            let mut verdict = Err(Fault::new("restarting", "the task's actor is being restarted; try again"));
-            for (id, answered) in answers {
-                let answer = answered.await;
-                match &answer {
-                    Ok(Ok(())) => retried.push(id.clone()),
-                    Ok(Err(_)) => {}
-                    Err(_) => lost.push(id.clone()),
-                }
-                if id == task_id
-                    && let Ok(answer) = answer
-                {
-                    verdict = answer;
-                }
-            }
-            if !retried.is_empty() || !lost.is_empty() {
-                // The tree may have ended meanwhile: the board then takes it anew, as it is now.
-                match recovery::tree_entries(&brain, tree_id.as_str()).await {
-                    Ok(tree) => {
-                        // A task that fell before it answered may have stored it all the same: then it lives, and the board must know.
-                        let lives = |id: &TaskId| tree.iter().any(|e| e.task_id == *id && !e.state.is_terminal());
-                        lost.retain(lives);
-                        if lost.contains(&task_id) {
-                            verdict = Ok(());
-                        }
-                        retried.append(&mut lost);
-                        if !retried.is_empty()
-                            && let Err(refusal) = brain.scheduler.post(Retried { ids: retried, tree }).await
-                        {
-                            // It restarts, and finds the pending tasks in the store.
-                            tracing::warn!(%refusal, "the scheduler did not take retried tasks");
-                        }
+        let revive = async move {
+            let verdict = match retry::revive(&brain.store, &task_id, &closure).await {
+                Ok(ids) => {
+                    // The tree may have ended meanwhile: the board then takes it anew, as it is now.
+                    let tree = retry::tree_as_it_is(&brain, &tree_id).await;
+                    if let Err(refusal) = brain.scheduler.post(Retried { ids, tree }).await {
+                        // It restarts, and finds the pending tasks in the store.
+                        tracing::warn!(%refusal, "the scheduler did not take retried tasks");
                     }
-                    Err(error) => verdict = Err(Fault::new("store_unavailable", format!("{error}; try again"))),
+                    Ok(())
                 }
-            }
+                Err(fault) => Err(fault),
+            };
             // Whoever asked may be gone.
             reply.send(verdict).ok();
         };
-        ctx.spawn(gather.into_actor(self));
+        ctx.spawn(revive.into_actor(self));
     }
 }
 
@@ -341,8 +318,8 @@ impl Handler<Command> for Scheduler {
 
 impl Handler<FromTask> for Scheduler {
     type Result = ();
-    fn handle(&mut self, FromTask { task_id, handled, report }: FromTask, _: &mut Self::Context) {
-        self.report(&task_id, handled, report);
+    fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, _: &mut Self::Context) {
+        self.report(&task_id, seat, handled, report);
     }
 }
 
@@ -425,6 +402,14 @@ impl Handler<TaskUp> for Scheduler {
 impl Handler<Retried> for Scheduler {
     type Result = ();
     fn handle(&mut self, Retried { ids, tree }: Retried, _: &mut Self::Context) {
+        // Another retry may have been quicker; what has ended again since stays so.
+        let lives = |id: &TaskId| tree.iter().any(|e| e.task_id == *id && !e.state.is_terminal());
+        let ids: Vec<TaskId> = ids.into_iter().filter(lives).collect();
+        for id in &ids {
+            // An actor that knows the task as ended has nothing more to say of it.
+            self.release(id);
+            self.revived.insert(id.clone(), self.names);
+        }
         let live = ids.iter().all(|id| self.board.has(id));
         let orders = if live { self.board.retried(&ids) } else { self.board.add(tree) };
         self.follow(orders);

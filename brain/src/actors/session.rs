@@ -11,12 +11,17 @@ use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
 use vance_shared::tool::Replay;
 use vance_shared::wire::{self, ErrorFrame, Refused, ToBrain, ToFoot, WireTool};
-use vance_supervise::{Actor, ActorContext, AsyncContext, Context, Handler, Message, MessageResult, Refusal};
+use vance_supervise::{Actor, AsyncContext, Context, Handler, Message, MessageResult, Refusal};
 
 use super::scheduler::{CallNews, Presence, SessionRestarted, Unclaimed, online};
 use crate::directory::SessionHandle;
 use crate::hub::Brain;
 use crate::outbox::Outbox;
+
+mod blobs;
+mod drain;
+pub use blobs::GetBlob;
+pub use drain::DrainAll;
 
 /// Messages that a session's mailbox holds; a socket that sends more waits.
 pub const MAILBOX: usize = 1_024;
@@ -154,6 +159,7 @@ pub struct SessionActor {
     saying_again: bool,
     /// Results that whoever called has got: to be acknowledged.
     given: Vec<(ClientId, CallId)>,
+    blobs: blobs::Waiting,
 }
 
 impl SessionActor {
@@ -172,6 +178,7 @@ impl SessionActor {
             unheard: VecDeque::new(),
             saying_again: false,
             given: Vec::new(),
+            blobs: blobs::Waiting::default(),
         }
     }
 
@@ -244,6 +251,7 @@ impl SessionActor {
             ToFoot::Welcome(_)
             | ToFoot::ResultAck(_)
             | ToFoot::Cancel(_)
+            | ToFoot::BlobGet(_)
             | ToFoot::Ping(_)
             | ToFoot::Pong(_)
             | ToFoot::Drain(_)
@@ -357,6 +365,7 @@ impl SessionActor {
                 let (call_id, outcome) = (result.call_id, result.outcome);
                 self.turn(Input::Result { client_id, epoch, call_id, outcome }, ctx);
             }
+            ToBrain::BlobPart(part) => self.blobs.answer(&client_id, part),
             ToBrain::Drain(_) => self.turn(Input::Draining { client_id, epoch }, ctx),
             ToBrain::Error(error) => {
                 let (code, text) = (vance_shared::show::plain(&error.code), vance_shared::show::plain(&error.message));
@@ -427,11 +436,13 @@ impl Handler<ToSession> for SessionActor {
             ToSession::Detach { client_id, epoch } => {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
                     self.links.remove(&client_id);
+                    self.blobs.gone(&client_id);
                 }
                 self.turn(Input::Detach { client_id, epoch }, ctx);
             }
             ToSession::Evict { client_id } => {
                 if let Some(link) = self.links.remove(&client_id) {
+                    self.blobs.gone(&client_id);
                     link.outbox.supersede();
                     self.turn(Input::Detach { client_id, epoch: link.epoch }, ctx);
                 }
@@ -464,29 +475,13 @@ impl Handler<Attach> for SessionActor {
         let (tools, refused) = take_tools(&registry, &Arc::default(), &[], tools);
         self.refused = refused;
         self.brain.directory.learn(&self.brain, &self.handle, &tools);
+        // What an older connection was asked for, this one does not answer.
+        self.blobs.gone(&client_id);
         let older = self.links.insert(client_id.clone(), Link { epoch, outbox });
         self.turn(Input::Attach { client_id, epoch, info, tools, loading, inflight, held }, ctx);
         if let Some(older) = older {
             older.outbox.supersede();
         }
         MessageResult(Attached)
-    }
-}
-
-/// Message: the Brain goes away.
-#[derive(Debug, Clone, Message)]
-#[rtype(result = "()")]
-pub struct DrainAll;
-
-impl Handler<DrainAll> for SessionActor {
-    type Result = ();
-
-    fn handle(&mut self, _: DrainAll, ctx: &mut Self::Context) {
-        for link in self.links.values() {
-            let frame = ToFoot::Drain(wire::Drain { reason: "the Brain goes away; reconnect".to_owned() });
-            link.outbox.send_urgent(frame).ok();
-            link.outbox.close();
-        }
-        ctx.stop();
     }
 }

@@ -29,6 +29,7 @@ use spans::Spans;
 
 use super::scheduler::{FromTask, Report, ServerEnded};
 use super::session::{ToSession, WithCall};
+use crate::blobs;
 use crate::directory::SessionHandle;
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
@@ -58,12 +59,21 @@ pub struct ToTask {
 }
 
 /// Kept over restarts of one task's actor, and read by the scheduler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
+    /// Which of the task's actors it is: later ones have higher numbers.
+    seat: u64,
     /// Inputs of the scheduler that were begun.
     handled: AtomicU64,
     /// Starts of the actor.
     starts: AtomicU32,
+}
+
+impl Tally {
+    /// For a new actor.
+    pub fn new(seat: u64) -> Self {
+        Self { seat, handled: AtomicU64::new(0), starts: AtomicU32::new(0) }
+    }
 }
 
 /// The actor.
@@ -100,7 +110,8 @@ impl TaskActor {
     }
 
     fn report(&self, report: Report) {
-        let message = FromTask { task_id: self.task_id.clone(), handled: self.tally.handled.load(Relaxed), report };
+        let (seat, handled) = (self.tally.seat, self.tally.handled.load(Relaxed));
+        let message = FromTask { task_id: self.task_id.clone(), seat, handled, report };
         if let Err(refusal) = self.brain.scheduler.tell(message) {
             // The scheduler is restarting: it rebuilds everything from the store and starts new task actors.
             tracing::warn!(task_id = %self.task_id, %refusal, "the scheduler did not take a report");
@@ -280,9 +291,11 @@ impl TaskActor {
                     task_id: Some(self.task_id.clone()),
                     progress: Some(progress),
                 };
+                let owner = task.head.owner.clone();
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
                 tokio::spawn(async move {
                     let outcome = brain.executor.run(server_call).await;
+                    let outcome = blobs::within_limits(&brain, &call_id, &owner, outcome).await;
                     let message = ServerEnded { task_id, call_id, outcome };
                     if let Err(refusal) = brain.scheduler.post(message).await {
                         tracing::warn!(%refusal, "the scheduler did not take a result; the task decides by its replay class");

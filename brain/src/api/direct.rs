@@ -23,6 +23,7 @@ use vance_shared::wire;
 use super::ApiError;
 use super::submit::{Submission, submit};
 use crate::actors::session::{DirectCall, ToSession, WithCall};
+use crate::blobs;
 use crate::directory::{Directory, Missing, SessionHandle};
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
@@ -114,6 +115,7 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
             let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None, progress: None };
             let outcome = brain.executor.run(call).await;
+            let outcome = blobs::within_limits(brain, &run.call_id, &request.owner, outcome).await;
             spans.end(&run, &outcome);
             outcome
         }

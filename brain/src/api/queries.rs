@@ -1,8 +1,10 @@
 //! Reading: tasks, sessions, tools. Another owner's things are not there (404), another owner's session is forbidden (403).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vance_brain_core::registry::{self, ClientView};
+use vance_brain_core::registry::{self, ClientView, ServerSide};
 use vance_brain_core::spec::Mode;
 use vance_shared::ids::{SessionId, TaskId};
 use vance_shared::json::Raw;
@@ -172,10 +174,24 @@ pub async fn health(brain: &Brain) -> Value {
     let store = brain.store.is_available();
     let ready = store && counts.is_ok();
     let counts = counts.unwrap_or_default();
+    let files = brain.files.load();
+    let problems: Vec<String> = files.problems.iter().map(ToString::to_string).collect();
+    let registry = brain.registry.load();
+    let packs: BTreeMap<&String, Value> = registry.packs.iter().map(|(name, side)| (name, pack_view(side))).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"), "protocol": [vance_shared::wire::PROTOCOL],
         "ready": ready, "store": if store { "ok" } else { "unavailable" },
         "tasks": { "running": counts.running, "waiting": counts.waiting, "trees": counts.trees },
         "sessions": brain.directory.loaded().len(), "server_calls": brain.executor.running(),
+        "files": { "read_at": time(files.read_at), "problems": problems, "needs_restart": files.needs_restart },
+        "packs": packs,
     })
+}
+
+fn pack_view(side: &ServerSide) -> Value {
+    match side {
+        ServerSide::Up => json!({ "state": "up" }),
+        ServerSide::Starting => json!({ "state": "starting" }),
+        ServerSide::Down { reason } => json!({ "state": "failed", "reason": reason }),
+    }
 }

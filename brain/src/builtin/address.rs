@@ -48,7 +48,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-
     #[test]
     fn an_address_in_any_spelling_is_checked() {
         for (url, want) in [

@@ -225,10 +225,13 @@ fn the_configurations_credential_is_resolved_once_and_never_shown() {
         ..BrainConfig::default()
     };
     let lookup = |name: &str| (name == "KEY").then(|| "hush".to_owned());
-    let config = BuiltinConfig::of(&of("${env:KEY}"), lookup).unwrap();
+    let none = |name: &str| Err(format!("the secret {name} is not set"));
+    let config = BuiltinConfig::of(&of("${env:KEY}"), lookup, none).unwrap();
     assert_eq!(config.web_search.as_ref().unwrap().api_key.as_deref(), Some("hush"));
     assert!(!format!("{config:?}").contains("hush"));
-    let error = BuiltinConfig::of(&of("${env:OTHER}"), lookup).unwrap_err();
+    let secret = BuiltinConfig::of(&of("{{secret:KEY}}"), lookup, none).unwrap_err();
+    assert_eq!(secret, "brain.yaml: web_search.api_key: the secret KEY is not set");
+    let error = BuiltinConfig::of(&of("${env:OTHER}"), lookup, none).unwrap_err();
     assert_eq!(error, "brain.yaml: web_search.api_key: environment variable OTHER is not set");
 }
 

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::tokens::Scope;
+
 const EXAMPLES: &str = "\
 Examples:
   vance-brain serve                        serve on 127.0.0.1:9990 from ~/.vancetope
   vance-brain check                        every mistake in the Brain's files, with its line
+  vance-brain secret set JIRA_TOKEN        a credential for server packs
+  vance-brain token new --name alice       a token for another person or machine
 
 Environment:
   VANCE_HOME           instead of ~/.vancetope (--home)
@@ -37,6 +41,37 @@ Examples:
 Looks at brain.yaml, tools.yaml, packs/*.json and engines/*.yaml of <home>/brain. Starts nothing, fetches nothing.
 Exit codes: 0 no problems, 2 some.";
 
+const OAUTH_EXAMPLES: &str = "\
+Examples:
+  vance-brain oauth login jira              in a browser on this machine, which comes back by itself
+  vance-brain oauth login jira --device     by a code that is typed on any machine, where the server offers that
+  vance-brain oauth login jira --forget
+
+For server packs whose server asks for OAuth. Tokens are encrypted in <home>/brain/data and renewed by themselves; a running Brain uses
+them at once. Through SSH a browser elsewhere reaches this machine with `ssh -L PORT:127.0.0.1:PORT` and `callbackPort` in the pack.";
+
+const SECRET_EXAMPLES: &str = "\
+Examples:
+  vance-brain secret set JIRA_TOKEN                 asks for the value, without showing it
+  vance-brain secret set JIRA_TOKEN < token.txt     from standard input; one line break at its end is left out
+  vance-brain secret list
+  vance-brain secret rm JIRA_TOKEN
+  vance-brain secret rotate                         another master key; no value changes
+
+Server packs use {{secret:NAME}} in env values, headers and auth, brain.yaml in api_key (in quotes). Values are encrypted in
+<home>/brain/data, and shown nowhere. A running Brain starts the packs that use a changed secret again.";
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  vance-brain token new --name alice                    prints the token, this once
+  vance-brain token new --name dashboard --scope api
+  vance-brain token list
+  vance-brain token revoke alice
+
+A running Brain takes new tokens at once. Each name has its own sessions and tasks, which nobody else sees. Revoking ends open lines
+and event streams; a new token of the same name finds the sessions again.
+Scopes: foot (offer a machine's tools), api (tasks, sessions, calls, events), mcp (the MCP endpoint), admin (metrics).";
+
 /// Runs task trees and routes every tool call.
 #[derive(Debug, Parser)]
 #[command(name = "vance-brain", version, after_help = EXAMPLES, arg_required_else_help = true)]
@@ -60,7 +95,94 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// Validate every file of the Brain
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(CheckArgs),
+    Check(HomeArgs),
+    /// Credentials of server packs and settings, encrypted
+    #[command(after_help = SECRET_EXAMPLES)]
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
+    /// Logins of server packs
+    #[command(after_help = OAUTH_EXAMPLES)]
+    Oauth {
+        #[command(subcommand)]
+        command: OAuthCommand,
+    },
+    /// Who may speak to the Brain
+    #[command(after_help = TOKEN_EXAMPLES)]
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OAuthCommand {
+    /// Log in to the server of a pack
+    Login(LoginArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoginArgs {
+    /// The pack
+    pub(super) pack: String,
+
+    /// By a code that is typed on another machine
+    #[arg(long)]
+    pub(super) device: bool,
+
+    /// Forget the login
+    #[arg(long, conflicts_with = "device")]
+    pub(super) forget: bool,
+
+    #[command(flatten)]
+    pub(super) home: HomeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SecretCommand {
+    /// Set a secret, from standard input
+    Set {
+        /// 1 to 64 of [A-Za-z0-9_.-]
+        name: String,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
+    /// Names and days; never the values
+    List(HomeArgs),
+    /// Remove a secret
+    Rm {
+        /// Which
+        name: String,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
+    /// Take another master key
+    Rotate(HomeArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token and print it, alone on its line
+    New {
+        /// Whose it is: 1 to 64 of [A-Za-z0-9_.-]
+        #[arg(long)]
+        name: String,
+        /// What it may do
+        #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', default_value = "foot,api,mcp", value_parser = Scope::parse)]
+        scopes: Vec<Scope>,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
+    /// Names, scopes and days; never the tokens
+    List(HomeArgs),
+    /// End a token, and what it opened
+    Revoke {
+        /// Which
+        name: String,
+        #[command(flatten)]
+        home: HomeArgs,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -79,7 +201,7 @@ pub(super) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CheckArgs {
+pub(super) struct HomeArgs {
     /// The home (default: ~/.vancetope)
     #[arg(long, env = "VANCE_HOME", value_name = "DIR", hide_env_values = true)]
     pub(super) home: Option<PathBuf>,
@@ -126,9 +248,23 @@ mod tests {
             ("serve extra", false),
             ("check --home /x --json", true),
             ("check --listen 127.0.0.1:0", false),
-            ("secret list", false),
+            ("secret list", true),
+            ("secret set A --home /x", true),
+            ("secret set", false),
+            ("secret set A value", false),
+            ("secret rm A --json", true),
+            ("secret rotate", true),
             ("token new", false),
-            ("oauth login x", false),
+            ("token", false),
+            ("token new --name a --scope foot,api --scope mcp --home /x", true),
+            ("token new --name a --scope root", false),
+            ("token list --json", true),
+            ("token revoke a", true),
+            ("token revoke", false),
+            ("oauth login x", true),
+            ("oauth login x --device --json", true),
+            ("oauth login x --device --forget", false),
+            ("oauth login", false),
         ] {
             let got = parse(line);
             assert_eq!(got.is_ok(), ok, "{line}: {got:?}");

@@ -3,14 +3,22 @@
 use std::io;
 
 use serde_json::json;
+use vance_shared::doc::Problem;
 use vance_shared::show::plain;
 
 use super::{EXIT_OK, EXIT_USAGE, Screen};
 use crate::home::{self, Home};
+use crate::secrets::unset;
+use crate::tls::Tls;
 
 /// Prints what is wrong. Problems are the result and go to standard output; warnings are remarks.
 pub(super) fn check(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
-    let loaded = home::load(home);
+    let mut loaded = home::load(home);
+    loaded.problems.extend(unset::find(home, &loaded));
+    let tls = loaded.config.as_ref().and_then(|config| config.tls.as_ref());
+    if let Some(error) = tls.and_then(|files| Tls::load(files, &home.brain()).err()) {
+        loaded.problems.push(Problem::new(home.config().display().to_string(), 1, error.to_string()));
+    }
     let ok = loaded.problems.is_empty();
     if screen.json {
         let body = json!({ "ok": ok, "problems": loaded.problems, "warnings": loaded.warnings });

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -17,6 +18,8 @@ use tokio_util::task::TaskTracker;
 
 use super::App;
 use super::gate::Gate;
+use super::strangers::{Strangers, Visitor};
+use crate::tls::Tls;
 
 /// Connections at once: ten thousand Feet that come back, and room beside them. A socket leaves this count when it is upgraded.
 const MAX_CONNECTIONS: usize = 10_240;
@@ -26,6 +29,8 @@ const MAX_HEADER_BYTES: usize = 32 * 1024;
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
 /// How long the headers of a request may take, also how long an idle connection is kept.
 const HEADER_WAIT: Duration = Duration::from_secs(30);
+/// How long a TLS handshake may take: two round trips of a bad line.
+const TLS_WAIT: Duration = Duration::from_secs(10);
 /// How long requests may go on after the shutdown: as long as the Brain lets server calls finish, and a little.
 const GRACE: Duration = Duration::from_secs(12);
 /// After the system refused a connection (too many open files): time for others to end.
@@ -33,10 +38,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The answer to a connection that is one too many.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 81\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"busy\",\"message\":\"too many connections; try again in a moment\"}}";
 
+/// The answer to plain HTTP where TLS is spoken.
+const NOT_ENCRYPTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 92\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"not_encrypted\",\"message\":\"this Brain speaks TLS: use https:// or wss://\"}}";
+
 /// Accepts until `shutdown`; returns when all connections and sockets have ended.
-pub(super) async fn serve(listener: TcpListener, gate: Arc<Gate>, app: &App) {
+pub(super) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, gate: Arc<Gate>, app: &App) {
     let (shutdown, cut, sockets) = (&app.shutdown, &app.cut, &app.sockets);
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let strangers = Arc::new(Strangers::default());
     let connections = TaskTracker::new();
     let mut quiet = false;
     loop {
@@ -46,15 +55,16 @@ pub(super) async fn serve(listener: TcpListener, gate: Arc<Gate>, app: &App) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 quiet = false;
-                match places.clone().try_acquire_owned() {
-                    Ok(place) => {
+                match (places.clone().try_acquire_owned(), strangers.enter(peer.ip())) {
+                    (Ok(place), Some(visitor)) => {
                         let ends = Ends { drain: shutdown.clone(), cut: cut.clone() };
-                        vance_supervise::near(connections.track_future(connection(stream, gate.clone(), place, ends)));
+                        let of = Arrival { gate: gate.clone(), visitor: Arc::new(visitor), place, ends };
+                        vance_supervise::near(connections.track_future(arrive(stream, tls.clone(), of)));
                     }
-                    // The peer may be gone; a busy Brain does not wait for it.
-                    Err(_) => drop(stream.try_write(BUSY)),
+                    // The peer may be gone; a busy Brain does not wait for it. A TLS client sees a broken handshake.
+                    (Err(_), _) | (_, None) => drop(stream.try_write(BUSY)),
                 }
             }
             Err(error) if is_the_peers(&error) => {}
@@ -84,6 +94,14 @@ async fn all_ended(connections: &TaskTracker, sockets: &TaskTracker) {
     sockets.wait().await;
 }
 
+/// What a connection comes with.
+struct Arrival {
+    gate: Arc<Gate>,
+    visitor: Arc<Visitor>,
+    place: OwnedSemaphorePermit,
+    ends: Ends,
+}
+
 /// When a connection ends.
 struct Ends {
     /// After its request.
@@ -98,17 +116,41 @@ fn is_the_peers(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-async fn connection(stream: TcpStream, gate: Arc<Gate>, place: OwnedSemaphorePermit, ends: Ends) {
+async fn arrive(stream: TcpStream, tls: Option<Arc<Tls>>, of: Arrival) {
     // Without it an answer may wait 40 ms for the peer's acknowledgement. It fails when the peer is gone.
     if stream.set_nodelay(true).is_err() {
         return;
     }
+    let Some(tls) = tls else { return connection(stream, of).await };
+    let handshake = async {
+        let mut first = [0u8];
+        // A letter begins a method, never a handshake.
+        if stream.peek(&mut first).await.is_ok_and(|n| n == 1) && first[0].is_ascii_alphabetic() {
+            stream.try_write(NOT_ENCRYPTED).ok();
+            return None;
+        }
+        tls.acceptor().accept(stream).await.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")).ok()
+    };
+    let shaken = tokio::select! {
+        shaken = timeout(TLS_WAIT, handshake) => shaken,
+        () = of.ends.drain.cancelled() => return,
+    };
+    if let Ok(Some(stream)) = shaken {
+        connection(stream, of).await;
+    }
+}
+
+async fn connection<S>(stream: S, of: Arrival)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Arrival { gate, visitor, place, ends } = of;
     let used = Arc::new(AtomicBool::new(false));
     let begun = used.clone();
     let service = service_fn(move |request| {
         begun.store(true, Ordering::Relaxed);
-        let gate = gate.clone();
-        async move { Ok::<_, Infallible>(gate.handle(request).await) }
+        let (gate, visitor) = (gate.clone(), visitor.clone());
+        async move { Ok::<_, Infallible>(gate.handle(request, &visitor).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -146,10 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_to_one_too_many_is_whole() {
-        let text = String::from_utf8_lossy(BUSY);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
-        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head} {}", body.len());
-        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+    fn the_answers_without_a_request_are_whole() {
+        for text in [BUSY, NOT_ENCRYPTED].map(String::from_utf8_lossy) {
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head} {}", body.len());
+            assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+        }
     }
 }

@@ -65,6 +65,7 @@ pub(super) async fn events(
         page: VecDeque::new(),
         opened: false,
         shutdown: app.shutdown.clone(),
+        revoked: who.revoked.clone(),
         _place: place,
     };
     Ok(respond(follow))
@@ -204,6 +205,7 @@ struct Follow {
     page: VecDeque<StoredEvent>,
     opened: bool,
     shutdown: CancellationToken,
+    revoked: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
 
@@ -215,10 +217,11 @@ impl Follow {
             let opening = Event::default().comment("events follow").retry(RETRY).id(self.seen.to_string());
             return Some(opening);
         }
-        let shutdown = self.shutdown.clone();
+        let (shutdown, revoked) = (self.shutdown.clone(), self.revoked.clone());
         tokio::select! {
             biased;
             () = shutdown.cancelled() => None,
+            () = revoked.cancelled() => None,
             event = self.advance() => event,
         }
     }

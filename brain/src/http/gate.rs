@@ -23,6 +23,7 @@ use vance_shared::trace::TraceContext;
 
 use super::answer::Answer;
 use super::routes::OPEN;
+use super::strangers::Visitor;
 use super::{App, handlers, routes};
 use crate::api::ApiError;
 use crate::guardrails::{Guardrails, Refused};
@@ -57,14 +58,14 @@ impl Gate {
     }
 
     /// Answers a request, whatever it is.
-    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response {
+    pub(super) async fn handle(&self, request: Request<Incoming>, visitor: &Visitor) -> Response {
         let begun = Instant::now();
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let method = || plain(method.as_str());
         let path = || plain(&uri.path().chars().take(MAX_PATH_CHARS).collect::<String>());
         // Costs nothing unless somebody wants to see it.
         let span = tracing::debug_span!(SPAN_HTTP_REQUEST, { HTTP_METHOD } = %method(), { HTTP_PATH } = %path());
-        let response = self.admit(request).instrument(span.clone()).await;
+        let response = self.admit(request, visitor).instrument(span.clone()).await;
         let status = response.status().as_u16();
         let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         // A Brain that cannot take work is news; what callers do wrong is theirs.
@@ -76,15 +77,19 @@ impl Gate {
         response
     }
 
-    async fn admit(&self, mut request: Request<Incoming>) -> Response {
+    async fn admit(&self, mut request: Request<Incoming>, visitor: &Visitor) -> Response {
         if let Err(refused) = self.check_place(request.headers(), request.uri()) {
             return refused.into_response();
         }
         let caller = self.caller(request.headers());
         if caller.is_none() && !OPEN.contains(&request.uri().path()) {
-            return self.refusals.answer().await.into_response();
+            return match visitor.refuse() {
+                true => self.refusals.answer().await.into_response(),
+                false => too_often().into_response(),
+            };
         }
         if let Some(caller) = caller {
+            visitor.welcome();
             request.extensions_mut().insert(caller);
         }
         let span = traced(request.uri().path()).then(|| open_span(&request));
@@ -172,9 +177,13 @@ impl Refusals {
             return ApiError::new(429, "busy", "too many requests without a valid token; try again later");
         };
         sleep(REFUSAL_WAIT).await;
-        let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; this Brain's own is in <home>/brain/local.token";
+        let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; `vance-brain token new --name NAME` makes one, and the Brain's own is in <home>/brain/local.token";
         ApiError::new(401, "unauthorized", text)
     }
+}
+
+fn too_often() -> ApiError {
+    ApiError::new(429, "busy", "too many requests without a valid token from this address; try again in a minute")
 }
 
 /// A header that may stand once. Twice, or unreadable, is a trick: two readers could see two values.

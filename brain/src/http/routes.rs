@@ -8,7 +8,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use vance_shared::show::quoted;
 
 use super::answer::Answer;
-use super::{App, events, handlers, socket};
+use super::{App, blobs, events, handlers, socket};
 use crate::api::ApiError;
 
 /// Paths that are answered without a token.
@@ -43,6 +43,7 @@ pub(super) const ROUTES: &[Route] = &[
     route(GET, "/api/v1/sessions/{id}", |m| on(m, handlers::session)),
     route(GET, "/api/v1/sessions/{id}/tools", |m| on(m, handlers::session_tools)),
     route(POST, "/api/v1/tools/{name}/call", |m| on(m, handlers::call)),
+    route(GET, "/api/v1/blobs/{handle}", |m| on(m, blobs::blob)),
     route(GET, "/api/v1/events", |m| on(m, events::events)),
 ];
 

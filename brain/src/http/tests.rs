@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 //! The server over real sockets, before a whole Brain in this process.
 
+mod blobs;
 mod client;
 mod door;
+mod principals;
 mod stream;
 mod work;
 mod ws;
@@ -34,10 +36,11 @@ struct World {
     other: Token,
     foot: Token,
     admin: Token,
+    principals: Arc<Principals>,
     shutdown: CancellationToken,
     web: JoinHandle<()>,
     root: SupervisorRef,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
@@ -45,7 +48,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let (store, seat) = Store::open(dir.path()).unwrap();
         let config = vance_brain_core::config::BrainConfig::default();
-        let builtins = Builtins::new(BuiltinConfig::of(&config, |_| None).unwrap());
+        let builtins = Builtins::new(BuiltinConfig::of(&config, |_| None, |_| Err(String::new())).unwrap());
         let (brain, supervisors) = crate::serve::hub(store, config, builtins, &Loaded::default());
         let root = SupervisorRef::start(crate::serve::tree(&brain, supervisors, Some(seat)));
         brain.store.ready().await;
@@ -54,18 +57,20 @@ impl World {
             .and(&other, "other", &[Scope::Api])
             .and(&foot, "foot", &[Scope::Foot])
             .and(&admin, "admin", &[Scope::Admin]);
+        let principals = Arc::new(principals);
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let setup = HttpSetup {
             brain: brain.clone(),
-            principals: Arc::new(principals),
+            principals: principals.clone(),
             listen: addr,
             allowed_hosts: vec!["brain.example.com".to_owned()],
             metrics: Metrics::install().unwrap(),
+            tls: None,
         };
         let shutdown = CancellationToken::new();
         let web = vance_supervise::near(run(setup, listener, shutdown.clone()));
-        Self { brain, addr, local, other, foot, admin, shutdown, web, root, _dir: dir }
+        Self { brain, addr, local, other, foot, admin, principals, shutdown, web, root, dir }
     }
 
     async fn end(self) {

@@ -83,7 +83,7 @@ pub enum Stop {
     Superseded,
     /// The token is not good.
     #[error(
-        "the Brain does not accept the token; set VANCE_TOKEN to the content of brain/local.token in the Brain's home, or use the Brain's own VANCE_HOME"
+        "the Brain does not accept the token (any more): get one from whoever runs the Brain (`vance-brain token new --name NAME`) and store it with `vancetope login URL`, or set VANCE_TOKEN; on the Brain's own machine, use its VANCE_HOME"
     )]
     Unauthorized,
     /// The session is somebody else's, or the token's scope is too small.

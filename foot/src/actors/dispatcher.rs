@@ -1,5 +1,6 @@
 //! The table of calls: performs what `vance_foot_core::calls` decides.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use actix::StreamHandler;
 use futures_util::stream::poll_fn;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use vance_blobs::Blobs;
 use vance_foot_core::calls::{Calls, Effect, Event, Row, RowState};
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
@@ -98,6 +100,7 @@ pub(crate) struct Shared {
     pub(crate) link: ActorRef<Link>,
     pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) blobs: Option<Arc<Blobs>>,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
 }
 
@@ -176,6 +179,9 @@ impl Dispatcher {
                 None
             }
             Effect::Forget(call_id) => {
+                if let Some(blobs) = &self.shared.blobs {
+                    blobs.delivered(&call_id);
+                }
                 if let Err(fault) = self.shared.journal.forget(call_id.clone()) {
                     tracing::warn!(%call_id, "an acknowledged call stays in the journal: {fault}");
                 }
@@ -193,7 +199,8 @@ impl Dispatcher {
         };
         let cancel = self.shared.runs.begin(call_id.clone());
         let (timeout, cap) = (Duration::from_millis(timeout_ms), Duration::from_millis(cap_ms));
-        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace: Some(traceparent), cancel };
+        let (keep, trace) = (self.shared.blobs.clone(), Some(traceparent));
+        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace, cancel, keep };
         let (dispatcher, runs) = (self.shared.me.clone(), Arc::clone(&self.shared.runs));
         // A task of its own on this thread: it outlives this actor, and `ctx.spawn` costs more the more of them there are.
         tokio::task::spawn_local(async move {
@@ -261,6 +268,11 @@ impl Actor for Dispatcher {
             Ok(rows) => rows,
             Err(fault) => return self.exit.fail(ctx, fault.to_string()),
         };
+        if let Some(blobs) = &self.shared.blobs {
+            let acknowledged = |row: &&Row| row.state == RowState::Forgotten;
+            let open: HashSet<&CallId> = rows.iter().filter(|r| !acknowledged(r)).map(|row| &row.call_id).collect();
+            blobs.settle(|call_id| open.contains(call_id));
+        }
         let runs = Arc::clone(&self.shared.runs);
         let attach = |row: Row| match row.state {
             RowState::Running { .. } => {

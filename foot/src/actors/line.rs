@@ -16,14 +16,15 @@ use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async_tls_with_config};
+use vance_blobs::Blobs;
 use vance_foot_core::calls::MAX_UNACKED;
 use vance_foot_core::link::End;
 use vance_shared::call::Outcome;
 use vance_shared::limits::{FRAME_BYTES, MESSAGE_BYTES, OUTBOX_FRAMES, SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES};
 use vance_shared::show::plain;
 use vance_shared::wire::{
-    Accepted, CLOSE_PROTOCOL, CallResult, ClientConnected, Decoded, ErrorFrame, PROTOCOL, ToBrain, ToFoot, Welcome,
-    decode_to_foot, encode, split,
+    Accepted, BlobGet, BlobPart, CLOSE_PROTOCOL, CallResult, ClientConnected, Decoded, ErrorFrame, PROTOCOL, ToBrain,
+    ToFoot, Welcome, decode_to_foot, encode, split,
 };
 use vance_supervise::{ActorRef, Refusal};
 
@@ -31,6 +32,7 @@ use super::announce::{self, Announced};
 use super::catalogue::Catalogue;
 use super::dial::{ByteStream, Dial};
 use super::dispatcher::{Dispatcher, FromJournal, Outbox, Outgoing, TakeInflight, ToDispatcher};
+use super::kept;
 use super::link::{Link, ToLink};
 use super::runs::Runs;
 use crate::journal::{self, CallJournal};
@@ -55,6 +57,7 @@ pub(crate) struct Job {
     pub(crate) link: ActorRef<Link>,
     pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) blobs: Option<Arc<Blobs>>,
     pub(crate) heard: Heard,
 }
 
@@ -117,10 +120,13 @@ async fn drive(mut job: Job) -> Result<End, End> {
         company: None,
         kept: None,
     };
-    let reader = Reader { stream, control, dispatcher: job.dispatcher, runs: job.runs, heard: job.heard };
+    let (gets, gets_rx) = mpsc::channel(kept::WAITING);
+    let kept = kept::serve(gets_rx, job.blobs, control.clone());
+    let reader = Reader { stream, control, gets, dispatcher: job.dispatcher, runs: job.runs, heard: job.heard };
     Ok(tokio::select! {
         end = reader.read() => end,
         end = writer.write(snapshot) => end,
+        never = kept => match never {},
     })
 }
 
@@ -231,6 +237,7 @@ fn inside(refusal: Refusal) -> End {
 struct Reader {
     stream: SplitStream<Socket>,
     control: mpsc::Sender<ToBrain>,
+    gets: mpsc::Sender<BlobGet>,
     dispatcher: ActorRef<Dispatcher>,
     runs: Arc<Runs>,
     heard: Heard,
@@ -278,6 +285,13 @@ impl Reader {
                 Some(ToDispatcher::Cancel { call_id: cancel.call_id, reason: cancel.reason })
             }
             ToFoot::ResultAck(ack) => Some(ToDispatcher::ResultAck { call_id: ack.call_id }),
+            ToFoot::BlobGet(get) => {
+                if let Err(full) = self.gets.try_send(get) {
+                    let text = "many pieces are on their way; ask again later".to_owned();
+                    self.answer(ToBrain::BlobPart(BlobPart::fault(full.into_inner(), "busy", text)));
+                }
+                None
+            }
             ToFoot::Ping(ping) => {
                 self.answer(ToBrain::Pong(ping));
                 None

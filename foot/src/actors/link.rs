@@ -7,6 +7,7 @@ use actix::SpawnHandle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use vance_blobs::Blobs;
 use vance_foot_core::link::{Action, End, Event, Link as Machine, Stop};
 use vance_shared::ids::SessionId;
 use vance_shared::limits::HEARTBEAT_MISSES;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) dispatcher: ActorRef<Dispatcher>,
     pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) blobs: Option<Arc<Blobs>>,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
     pub(crate) connection: watch::Sender<Connection>,
     /// `ws://…/ws`.
@@ -180,6 +182,7 @@ impl Link {
             link: self.shared.me.clone(),
             journal: Arc::clone(&self.shared.journal),
             runs: Arc::clone(&self.shared.runs),
+            blobs: self.shared.blobs.clone(),
             heard: self.heard.clone(),
         };
         let (link, generation) = (self.shared.me.clone(), self.generation);

@@ -8,12 +8,13 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use vance_blobs::Blobs;
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TOOL, TRACE_ID};
 use vance_observability::spans::{Kind, Span};
+use vance_shared::blob;
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
-use vance_shared::limits::MESSAGE_BYTES;
 use vance_shared::trace::TraceContext;
 
 use super::catalogue::{Tool, ToolCall};
@@ -28,10 +29,6 @@ const AFTER_SLEEP: Duration = Duration::from_secs(7);
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// Between two progress reports of one call. A person reads no faster; the last one always comes.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
-/// Largest outcome: what one message may carry, less its envelope.
-const MAX_OUTCOME_BYTES: usize = MESSAGE_BYTES - 64 * 1024;
-/// Longest message of a failure that has a result besides: the result holds the whole text.
-const MAX_MESSAGE_BYTES: usize = 4 * 1024;
 
 /// What to run.
 pub(crate) struct Job {
@@ -43,6 +40,8 @@ pub(crate) struct Job {
     /// The span that asks for it; none for a call from here.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) cancel: CancellationToken,
+    /// Where large results stay; without it they fail.
+    pub(crate) keep: Option<Arc<Blobs>>,
 }
 
 type Report = (Option<f64>, Option<String>);
@@ -59,11 +58,11 @@ pub(crate) async fn run(job: Job, report: impl Fn(Report)) -> Outcome {
 }
 
 async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> Outcome {
-    let Job { call_id, tool, arguments, timeout, cap, cancel, trace: _ } = job;
+    let Job { call_id, tool, arguments, timeout, cap, cancel, keep, trace: _ } = job;
     let (beat, mut beats) = watch::channel::<Report>((None, None));
     let started = Instant::now();
     let call = ToolCall {
-        call_id,
+        call_id: call_id.clone(),
         tool: tool.spec.name.clone(),
         arguments,
         timeout,
@@ -85,7 +84,7 @@ async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> O
     loop {
         tokio::select! {
             biased;
-            ended = &mut work => return settle(ended, timed_out, timeout),
+            ended = &mut work => return within_limits(settle(ended, timed_out, timeout), call_id, keep).await,
             () = cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + CANCEL_WITHIN),
             Ok(()) = beats.changed(), if report_at.is_none() => {
                 deadline = (Instant::now() + timeout + SLACK).min(hard);
@@ -121,30 +120,26 @@ fn settle(ended: Result<Outcome, Box<dyn std::any::Any + Send>>, timed_out: bool
         Ok(Outcome::Cancelled { .. }) if timed_out => {
             Outcome::failed("timeout", format!("no result within {} s; the tool was stopped", timeout.as_secs_f64()))
         }
-        Ok(outcome) => within_limits(outcome),
+        Ok(outcome) => outcome,
     }
 }
 
-fn within_limits(outcome: Outcome) -> Outcome {
-    let (result, message) = match &outcome {
-        Outcome::Done(result) => (Some(result), 0),
-        Outcome::Failed { error, result } => (result.as_ref(), error.message.len()),
-        Outcome::Cancelled { .. } | Outcome::Unknown { .. } => (None, 0),
-    };
-    let bytes = result.map_or(0, vance_shared::tool::ToolResult::bytes);
-    if bytes > MAX_OUTCOME_BYTES {
-        let why = format!(
-            "the tool ran, but its result has {bytes} bytes, at most {MAX_OUTCOME_BYTES} travel; ask it for less at a time"
-        );
-        return Outcome::failed("result_too_large", why);
-    }
-    match outcome {
-        Outcome::Failed { error, result } if message > MAX_MESSAGE_BYTES && bytes + message > MAX_OUTCOME_BYTES / 2 => {
-            let cut = error.message.floor_char_boundary(MAX_MESSAGE_BYTES);
-            let message = format!("{}… ({message} bytes)", &error.message[..cut]);
-            Outcome::Failed { error: Fault { code: error.code, message }, result }
+/// What is too large of an outcome is kept, beside: that waits for the disk.
+async fn within_limits(outcome: Outcome, call_id: CallId, keep: Option<Arc<Blobs>>) -> Outcome {
+    let bytes = outcome.bytes();
+    match keep.filter(|_| blob::is_too_large(&outcome)) {
+        None => blob::within_limits(outcome, &mut |_, _| {
+            let why = format!(
+                "the tool ran, but its result has {bytes} bytes, at most {} travel; ask it for less at a time",
+                blob::WHOLE_BYTES
+            );
+            Err(Fault::new("result_too_large", why))
+        }),
+        Some(blobs) => {
+            let work = vance_supervise::beside(async move { blobs.within_limits(&call_id, None, outcome) });
+            let lost = "the tool ran, but its large result is lost: what keeps it panicked";
+            work.await.unwrap_or_else(|_| Outcome::failed("internal", lost))
         }
-        outcome => outcome,
     }
 }
 

@@ -24,8 +24,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   vancetope login https://brain.example.org            asks for the token, without showing it
   vancetope login https://brain.example.org < token    from standard input
-  ssh brain cat .vancetope/brain/local.token | vancetope login https://brain.example.org
+  ssh brain vance-brain token new --name alice | vancetope login https://brain.example.org
   vancetope login jira                                 in the browser, for the pack 'jira' whose server wants OAuth
+  vancetope login jira --device                        the same by a code, for a browser on another machine
   vancetope login jira --forget
 
 Pairing writes <home>/access.yaml, which only you can read. From then on every command uses that Brain, unless --brain or VANCE_BRAIN
@@ -44,6 +45,10 @@ pub(super) struct LoginArgs {
     /// Let the token travel unencrypted to another machine
     #[arg(long)]
     allow_insecure: bool,
+
+    /// Log in to a pack by a code that is typed on another machine
+    #[arg(long, conflicts_with_all = ["token", "allow_insecure", "forget"])]
+    device: bool,
 
     /// Forget a pack's login
     #[arg(long, conflicts_with_all = ["token", "allow_insecure"])]
@@ -73,8 +78,11 @@ pub(super) async fn login(context: &mut Context, args: &LoginArgs) -> Result<u8,
             let file = shown(&Access::file(&context.home()?));
             Err(Failure::Usage(format!("--forget is for packs; to end the pairing: rm {file}")))
         }
+        Target::Brain(_) if args.device => {
+            Err(Failure::Usage("--device is for packs; a Brain takes a token".to_owned()))
+        }
         Target::Brain(url) => pair(context, args, url).await,
-        Target::Pack(pack) => pack::login(context, pack, args.forget).await,
+        Target::Pack(pack) => pack::login(context, pack, args.forget, args.device).await,
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use vance_shared::gate::audit::{self, End, Line};
 
-use super::safe::replace;
 use crate::paths::shown;
+use vance_own_file::replace;
 
 /// Beyond this the log begins anew, and the one before it is kept as `trust.jsonl.1`: a hundred thousand decisions are more than a person makes.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use vance_own_file::{Distrust, Own};
 use vance_shared::gate::Project;
 use vance_shared::gate::pins::{Drift, PinBook, Pins};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
 use vance_shared::tool::ToolSpec;
-
-use super::safe::{Distrust, Own};
 
 /// What the reader of the pins takes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -36,7 +35,7 @@ pub struct PinStore {
 impl PinStore {
     /// `not_in`: the folder in which no such file counts.
     pub(super) fn new(home: &Path, project: Option<&Project>, not_in: Option<&Path>) -> Self {
-        let own = |file: &str| Own::new(home.join(file), not_in, MAX_BYTES);
+        let own = |file: &str| Own::new(home.join(file), MAX_BYTES, super::WHEN_FULL).not_in(not_in);
         Self { pins: own(PINS), seen: own(SEEN), project: project.cloned() }
     }
 

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
+use vance_own_file::{Distrust, Found, Own};
 use vance_shared::doc::Problem;
 use vance_shared::gate::Book;
-
-use super::safe::{Distrust, Found, Own};
 
 /// Largest file: what the book's reader takes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -32,13 +31,13 @@ pub struct Reading {
 impl Store {
     /// `project`: the canonical working directory, in which no store counts.
     pub fn packs(home: &Path, project: Option<&Path>) -> Self {
-        let file = Own::new(home.join(super::STORE), project, MAX_BYTES);
+        let file = Own::new(home.join(super::STORE), MAX_BYTES, super::WHEN_FULL).not_in(project);
         Self { file, empty: Book::empty, parse: Book::parse }
     }
 
     /// The same for Brains that projects name.
     pub fn brains(home: &Path, project: Option<&Path>) -> Self {
-        let file = Own::new(home.join(super::BRAINS), project, MAX_BYTES);
+        let file = Own::new(home.join(super::BRAINS), MAX_BYTES, super::WHEN_FULL).not_in(project);
         Self { file, empty: Book::brains, parse: Book::parse_brains }
     }
 

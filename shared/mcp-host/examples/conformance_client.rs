@@ -43,6 +43,7 @@ async fn scenario_of(url: String, scenario: String, context: Value) -> bool {
         logins_dir: dir.path().to_owned(),
         packs_dir: Default::default(),
         read_file: None,
+        vault: None,
         project_dir: None,
         guard_program: "none".into(),
         client_name: "vancetope".into(),

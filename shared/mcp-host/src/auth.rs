@@ -31,6 +31,37 @@ const SHOWN_CHARS: usize = 300;
 /// Brings a person to an address: opens a browser, or shows the address. Quick, and never blocking.
 pub type OnAuthorize = Arc<dyn Fn(&PackName, &str) + Send + Sync>;
 
+/// What a person does to log in from another machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceCode {
+    /// Where to go.
+    pub address: String,
+    /// What to type there.
+    pub code: String,
+    /// The address that knows the code already, if there is one.
+    pub direct: Option<String>,
+}
+
+impl DeviceCode {
+    /// What to tell the person, safe to print.
+    pub fn invitation(&self, pack: &PackName) -> String {
+        let (address, code) = (plain(&self.address), plain(&self.code));
+        let direct = self.direct.as_deref().map(|direct| format!(" (or open {})", plain(direct))).unwrap_or_default();
+        format!("to log in to '{pack}', open {address} on any machine and enter the code {code}{direct}")
+    }
+}
+
+/// Shows a code to a person. Quick, and never blocking.
+pub type OnDeviceCode = Arc<dyn Fn(&PackName, &DeviceCode) + Send + Sync>;
+
+/// How a person is brought to the login.
+enum Way {
+    /// By a browser that comes back to this machine.
+    Browser(OnAuthorize),
+    /// By a code that is typed on any machine.
+    Device(OnDeviceCode),
+}
+
 /// Why there is no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthFault {
@@ -86,6 +117,19 @@ pub struct LoggedIn {
 /// Logs in, whether or not there is a token: asks the server for its authorization server, brings a person there, waits for the answer and keeps the token.
 /// Running hosts find it by themselves.
 pub async fn login(launch: &TrustedLaunch, host: &HostEnv, open: OnAuthorize) -> Result<LoggedIn, AuthFault> {
+    login_by(launch, host, Way::Browser(open)).await
+}
+
+/// The same for a machine that the person's browser does not reach, where the authorization server offers device codes.
+pub async fn login_by_device(
+    launch: &TrustedLaunch,
+    host: &HostEnv,
+    show: OnDeviceCode,
+) -> Result<LoggedIn, AuthFault> {
+    login_by(launch, host, Way::Device(show)).await
+}
+
+async fn login_by(launch: &TrustedLaunch, host: &HostEnv, way: Way) -> Result<LoggedIn, AuthFault> {
     let plan = launch.plan();
     let Transport::Http { url, headers, auth, tls } = &plan.transport else {
         return Err(AuthFault::TakesNone { pack: plan.pack.clone(), why: "its server is a program here" });
@@ -96,25 +140,32 @@ pub async fn login(launch: &TrustedLaunch, host: &HostEnv, open: OnAuthorize) ->
         Auth::Constant => return Err(none("its credentials are in its file, or its `auth` is none")),
         Auth::Basic { .. } => return Err(none("it has a user and a password")),
     }
-    let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(AuthFault::Pack)?;
+    let endpoint = http::endpoint(url, headers, auth, host.words(&env::ambient())).map_err(AuthFault::Pack)?;
     let client = http::client(tls, host.project_dir.as_deref()).map_err(AuthFault::Pack)?;
-    let session = Session::of(plan, host, &endpoint.url, Some(open))?.ok_or_else(|| none("its `auth` is none"))?;
+    let open = match &way {
+        Way::Browser(open) => Some(open.clone()),
+        Way::Device(_) => None,
+    };
+    let session = Session::of(plan, host, &endpoint.url, open)?.ok_or_else(|| none("its `auth` is none"))?;
     let challenge = client::challenge(&client, &endpoint).await?;
-    session.login(&challenge).await
+    match way {
+        Way::Browser(_) => session.login(&challenge).await,
+        Way::Device(show) => session.login_by_device(&challenge, &show).await,
+    }
 }
 
 /// Forgets a login. False: there was none.
 pub async fn logout(launch: &TrustedLaunch, host: &HostEnv) -> Result<bool, AuthFault> {
     let plan = launch.plan();
     let Transport::Http { url, headers, auth, .. } = &plan.transport else { return Ok(false) };
-    let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(AuthFault::Pack)?;
-    let store = Store::new(&host.logins_dir, &plan.pack, &endpoint.url);
+    let endpoint = http::endpoint(url, headers, auth, host.words(&env::ambient())).map_err(AuthFault::Pack)?;
+    let store = Store::new(host, &plan.pack, &endpoint.url);
     let _held = store.lock().await?;
     store.remove()
 }
 
 /// What the plan says of OAuth, with its variables expanded; none where it excludes it.
-fn oauth_of(plan: &LaunchPlan) -> Result<Option<OAuth>, AuthFault> {
+fn oauth_of(plan: &LaunchPlan, host: &HostEnv) -> Result<Option<OAuth>, AuthFault> {
     let Transport::Http { auth, .. } = &plan.transport else { return Ok(None) };
     let mut oauth = match auth {
         Auth::IfAsked => OAuth::default(),
@@ -124,7 +175,8 @@ fn oauth_of(plan: &LaunchPlan) -> Result<Option<OAuth>, AuthFault> {
     let ambient = env::ambient();
     for (field, place) in [(&mut oauth.client_id, "clientId"), (&mut oauth.client_secret, "clientSecret")] {
         if let Some(text) = field {
-            *text = env::expand(text, place, &ambient).map_err(|error| AuthFault::Pack(error.to_string()))?;
+            *text =
+                env::expand(text, place, host.words(&ambient)).map_err(|error| AuthFault::Pack(error.to_string()))?;
         }
     }
     Ok(Some(oauth))

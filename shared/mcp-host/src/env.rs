@@ -5,6 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use vance_shared::launch::Origin;
+use vance_shared::secrets;
+
+use crate::vault::Vault;
 
 /// What every child may see, besides `LC_*`: who and where it is, and how the network is reached here.
 const ALLOWED: &[&str] = &[
@@ -57,10 +60,21 @@ pub enum EnvError {
         /// The key that names it.
         place: String,
     },
-    /// `${env:` without its end, or with a name that is none.
-    #[error("'{}' has a malformed reference, expected ${{env:NAME}}", vance_shared::show::plain(place))]
+    /// A reference without its end, or with a name that is none.
+    #[error(
+        "'{}' has a malformed reference, expected ${{env:NAME}} or {{{{secret:NAME}}}}",
+        vance_shared::show::plain(place)
+    )]
     Malformed {
         /// The key.
+        place: String,
+    },
+    /// `{{secret:NAME}}` that has no value.
+    #[error("{why} (named by '{}')", vance_shared::show::plain(place))]
+    Secret {
+        /// Which, and what to do.
+        why: String,
+        /// The key that names it.
         place: String,
     },
     /// A variable that decides what runs.
@@ -73,18 +87,55 @@ pub enum EnvError {
     },
 }
 
+/// What the references in a pack's texts stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'a> {
+    variables: &'a BTreeMap<OsString, OsString>,
+    vault: Option<&'a dyn Vault>,
+}
+
+impl<'a> Words<'a> {
+    /// Variables, and secrets where there is a vault.
+    pub fn new(variables: &'a BTreeMap<OsString, OsString>, vault: Option<&'a dyn Vault>) -> Self {
+        Self { variables, vault }
+    }
+
+    fn variable(&self, name: &str, place: &str) -> Result<String, EnvError> {
+        if name.starts_with(OWN_PREFIX) {
+            return Err(EnvError::Own { name: name.to_owned(), place: place.to_owned() });
+        }
+        let value = self.variables.get(OsStr::new(name)).and_then(|value| value.to_str());
+        let value = value.filter(|value| !value.is_empty());
+        value.map(str::to_owned).ok_or_else(|| EnvError::Unset { name: name.to_owned(), place: place.to_owned() })
+    }
+
+    fn secret(&self, name: &str, place: &str) -> Result<String, EnvError> {
+        let none = || format!("the secret {name} cannot be used: secrets are for the server packs of a Brain");
+        let found = self.vault.map_or_else(|| Err(none()), |vault| vault.secret(name));
+        found.map_err(|why| EnvError::Secret { why, place: place.to_owned() })
+    }
+}
+
+impl<'a> From<&'a BTreeMap<OsString, OsString>> for Words<'a> {
+    fn from(variables: &'a BTreeMap<OsString, OsString>) -> Self {
+        Self::new(variables, None)
+    }
+}
+
 /// The variables of this process.
 pub fn ambient() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().collect()
 }
 
-/// The allow-listed part of `ambient`, the project's folder, and the pack's `env` with its references expanded.
-pub fn child_env(
-    ambient: &BTreeMap<OsString, OsString>,
+/// The allow-listed part of the variables, the project's folder, and the pack's `env` with its references expanded.
+pub fn child_env<'a>(
+    words: impl Into<Words<'a>>,
     origin: Origin,
     pack_env: &BTreeMap<String, String>,
     project_dir: Option<&Path>,
 ) -> Result<BTreeMap<OsString, OsString>, EnvError> {
+    let words = words.into();
+    let ambient = words.variables;
     let mut env: BTreeMap<OsString, OsString> = ambient
         .iter()
         .filter(|(name, _)| name.to_str().is_some_and(|name| is_allowed(name, origin)))
@@ -96,7 +147,7 @@ pub fn child_env(
     }
     for (name, value) in pack_env {
         check_name(name, origin)?;
-        env.insert(name.into(), expand(value, name, ambient)?.into());
+        env.insert(name.into(), expand(value, name, words)?.into());
     }
     Ok(env)
 }
@@ -136,34 +187,46 @@ fn is_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// Expands every `${env:NAME}` of a text. `place` is the key that holds it, for the message. A variable that is empty counts as not set: an empty credential helps nobody.
-pub fn expand(text: &str, place: &str, ambient: &BTreeMap<OsString, OsString>) -> Result<String, EnvError> {
-    expand_with(text, place, ambient, str::to_owned)
+/// Expands every `${env:NAME}` and `{{secret:NAME}}` of a text. `place` is the key that holds it, for the message. A variable that is empty counts as not set: an empty credential helps nobody.
+pub fn expand<'a>(text: &str, place: &str, words: impl Into<Words<'a>>) -> Result<String, EnvError> {
+    expand_with(text, place, words, str::to_owned)
 }
 
-/// Like [`expand`], with each value written as `write` says.
-pub fn expand_with(
+/// Like [`expand`], with each value written as `write` says. What a value holds is never expanded again.
+pub fn expand_with<'a>(
     text: &str,
     place: &str,
-    ambient: &BTreeMap<OsString, OsString>,
+    words: impl Into<Words<'a>>,
     write: impl Fn(&str) -> String,
 ) -> Result<String, EnvError> {
-    const OPEN: &str = "${env:";
+    const VARIABLE: &str = "${env:";
+    let words = words.into();
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once(OPEN) {
-        out.push_str(before);
+    loop {
         let malformed = || EnvError::Malformed { place: place.to_owned() };
-        let (name, tail) = after.split_once('}').ok_or_else(malformed)?;
-        if !is_name(name) {
-            return Err(malformed());
-        }
-        if name.starts_with(OWN_PREFIX) {
-            return Err(EnvError::Own { name: name.to_owned(), place: place.to_owned() });
-        }
-        let value = ambient.get(OsStr::new(name)).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
-        let value = value.ok_or_else(|| EnvError::Unset { name: name.to_owned(), place: place.to_owned() })?;
-        out.push_str(&write(value));
+        let (variable, secret) = (rest.find(VARIABLE), rest.find(secrets::OPEN));
+        let first = secret.filter(|at| variable.is_none_or(|other| *at < other));
+        let (at, value, tail) = match (first, variable) {
+            (None, None) => break,
+            (None, Some(at)) => {
+                let (name, tail) = rest[at + VARIABLE.len()..].split_once('}').ok_or_else(malformed)?;
+                if !is_name(name) {
+                    return Err(malformed());
+                }
+                (at, words.variable(name, place)?, tail)
+            }
+            (Some(at), _) => {
+                let inside = &rest[at + secrets::OPEN.len()..];
+                let (name, tail) = inside.split_once(secrets::CLOSE).ok_or_else(malformed)?;
+                if !secrets::is_name(name) {
+                    return Err(malformed());
+                }
+                (at, words.secret(name, place)?, tail)
+            }
+        };
+        out.push_str(&rest[..at]);
+        out.push_str(&write(&value));
         rest = tail;
     }
     out.push_str(rest);
@@ -255,13 +318,57 @@ mod tests {
             ("${env:NOPE}", "environment variable NOPE is not set (named by 'k')"),
             ("${env:EMPTY}", "environment variable EMPTY is not set (named by 'k')"),
             ("${env:VANCE_X}", "'k' names VANCE_X: VANCE_* is not available to packs"),
-            ("${env:A", "'k' has a malformed reference, expected ${env:NAME}"),
-            ("${env:a b}", "'k' has a malformed reference, expected ${env:NAME}"),
+            ("${env:A", "'k' has a malformed reference, expected ${env:NAME} or {{secret:NAME}}"),
+            ("${env:a b}", "'k' has a malformed reference, expected ${env:NAME} or {{secret:NAME}}"),
         ] {
             assert_eq!(expand(text, "k", &ambient).unwrap_err().to_string(), want);
         }
+        let secret = expand("{{secret:S}}", "k", &ambient).unwrap_err().to_string();
+        assert_eq!(secret, "the secret S cannot be used: secrets are for the server packs of a Brain (named by 'k')");
         let mut value = serde_json::json!({"a": ["${env:A}", 1, null]});
         expand_json(&mut value, "k", &ambient).unwrap();
         assert_eq!(value, serde_json::json!({"a": ["1", 1, null]}));
+    }
+
+    /// Knows one secret, whose value looks like references.
+    #[derive(Debug)]
+    struct One;
+
+    impl Vault for One {
+        fn secret(&self, name: &str) -> Result<String, String> {
+            match name {
+                "S" => Ok("${env:A}{{secret:S}}".to_owned()),
+                _ => Err(format!("the secret {name} is not set")),
+            }
+        }
+        fn login(&self, _: &str) -> Result<Option<String>, String> {
+            Ok(None)
+        }
+        fn keep_login(&self, _: &str, _: &str) -> Result<(), String> {
+            Ok(())
+        }
+        fn forget_login(&self, _: &str) -> Result<bool, String> {
+            Ok(false)
+        }
+        fn login_mark(&self, _: &str) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn secrets_are_expanded_beside_variables_and_a_value_is_never_expanded_again() {
+        let ambient = vars(&[("A", "1")]);
+        let words = Words::new(&ambient, Some(&One));
+        for (text, want) in [
+            ("{{secret:S}}", Ok("${env:A}{{secret:S}}")),
+            ("a${env:A}b{{secret:S}}c${env:A}", Ok("a1b${env:A}{{secret:S}}c1")),
+            ("{{secret:S}}${env:A}", Ok("${env:A}{{secret:S}}1")),
+            ("{{secret:T}}", Err("the secret T is not set (named by 'k')")),
+            ("{{secret:S", Err("'k' has a malformed reference, expected ${env:NAME} or {{secret:NAME}}")),
+            ("{{secret:}}", Err("'k' has a malformed reference, expected ${env:NAME} or {{secret:NAME}}")),
+        ] {
+            let got = expand(text, "k", words).map_err(|error| error.to_string());
+            assert_eq!(got.as_deref().map_err(String::as_str), want, "{text}");
+        }
     }
 }

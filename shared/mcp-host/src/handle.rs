@@ -1,5 +1,7 @@
 //! What others hold of a server: its handle, its state, and the words for a call.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +19,13 @@ use vance_shared::trace::TraceContext;
 
 use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
 use crate::conn::{Ask, Call};
+use crate::env::Words;
 use crate::people::SAMPLING_IS_OFF;
 use crate::rest::ReadFile;
 use crate::sandbox::Sandbox;
 use crate::shared::{Back, Live, Mcp, Shared};
 use crate::tools::Work;
+use crate::vault::Vault;
 
 /// Rounds in which a server may ask for the roots before it has to answer.
 const INPUT_ROUNDS: u32 = 4;
@@ -37,6 +41,8 @@ pub struct HostEnv {
     pub packs_dir: PathBuf,
     /// Reads files that requests to HTTP APIs name; none where that is not done.
     pub read_file: Option<ReadFile>,
+    /// Where secrets are, and logins instead of files.
+    pub vault: Option<Arc<dyn Vault>>,
     /// The project that servers are told of; none on a Brain.
     pub project_dir: Option<PathBuf>,
     /// A program that can be a guard; see [`crate::guard::Spawn`].
@@ -45,6 +51,13 @@ pub struct HostEnv {
     pub client_name: String,
     /// What child processes may reach beside their own folders and the project; none is everything.
     pub sandbox: Option<Sandbox>,
+}
+
+impl HostEnv {
+    /// What references stand for here.
+    pub(crate) fn words<'a>(&'a self, variables: &'a BTreeMap<OsString, OsString>) -> Words<'a> {
+        Words::new(variables, self.vault.as_deref())
+    }
 }
 
 /// Receives what happens to a server. Called from its tasks: quick, and never blocking.

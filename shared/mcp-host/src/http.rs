@@ -1,7 +1,6 @@
 //! A server's address, headers and certificates, made of its plan when it is reached: here variables are expanded and files are read.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use vance_shared::launch::{Auth, Tls};
 use vance_shared::show::quoted;
 
-use crate::env;
+use crate::env::{self, Words};
 use crate::fault;
 
 /// To reach a server's port.
@@ -30,21 +29,22 @@ pub(crate) struct Endpoint {
 }
 
 /// Expands an address, its headers and constant credentials.
-pub(crate) fn endpoint(
+pub(crate) fn endpoint<'a>(
     url: &str,
     headers: &BTreeMap<String, String>,
     auth: &Auth,
-    ambient: &BTreeMap<OsString, OsString>,
+    words: impl Into<Words<'a>>,
 ) -> Result<Endpoint, String> {
+    let words = words.into();
     let mut out = HashMap::new();
     for (name, value) in headers {
-        let value = env::expand(value, name, ambient).map_err(|error| error.to_string())?;
+        let value = env::expand(value, name, words).map_err(|error| error.to_string())?;
         let name =
             HeaderName::try_from(name.as_str()).map_err(|_| format!("{} is no header name", quoted(name, 60)))?;
         out.insert(name.clone(), header(&name, value)?);
     }
     if let Auth::Basic { user, password } = auth {
-        let expand = |text: &str, place: &str| env::expand(text, place, ambient).map_err(|error| error.to_string());
+        let expand = |text: &str, place: &str| env::expand(text, place, words).map_err(|error| error.to_string());
         let (user, password) = (expand(user, "user")?, expand(password, "password")?);
         if user.contains(':') {
             return Err("the user of its basic authentication holds a colon".to_owned());
@@ -52,7 +52,7 @@ pub(crate) fn endpoint(
         let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         out.insert(http::header::AUTHORIZATION, header(&http::header::AUTHORIZATION, format!("Basic {pair}"))?);
     }
-    let url = env::expand_with(url, "url", ambient, encode_query).map_err(|error| error.to_string())?;
+    let url = env::expand_with(url, "url", words, encode_query).map_err(|error| error.to_string())?;
     Ok(Endpoint { url, headers: out })
 }
 
@@ -135,6 +135,8 @@ fn read_pem(file: &str, project_dir: Option<&Path>) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::ffi::OsString;
+
     use super::*;
 
     fn vars(pairs: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {

@@ -24,9 +24,11 @@ pub mod rest;
 pub mod sandbox;
 mod server;
 mod shared;
+pub mod stamps;
 mod stderr;
 mod stdio;
 mod tools;
+mod vault;
 
 pub use call::ProgressSink;
 pub use conn::{CALL_ID_META, TRACEPARENT_META};
@@ -35,3 +37,4 @@ pub use people::{Elicit, Elicited, People, Question};
 pub use server::{server, server_with_people};
 pub use stdio::MAX_LINE_BYTES;
 pub use tools::{MAX_LIST_BYTES, MAX_PAGES, MAX_TOOLS};
+pub use vault::Vault;

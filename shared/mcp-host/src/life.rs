@@ -278,10 +278,10 @@ async fn pages(mcp: &Mcp, deadline: Instant, limit: Duration) -> Result<Listing,
 /// Waits before a server that failed is tried again; a login wakes it. True: it is to stop.
 async fn rest(shared: &Shared, stop: &CancellationToken) -> bool {
     let store = shared.login_store();
-    let before = store.as_ref().and_then(Store::written);
+    let before = store.as_ref().map(Store::mark);
     let login = async {
         let Some(store) = store else { return std::future::pending().await };
-        while store.written() == before {
+        while Some(store.mark()) == before {
             tokio::time::sleep(LOOK_FOR_LOGIN).await;
         }
     };

@@ -26,7 +26,7 @@ use crate::http::{self, Endpoint};
 use crate::people::{Asking, People};
 use crate::reading::Readings;
 use crate::shared::Era;
-use crate::stderr::LastWords;
+use crate::stderr::{LastWords, Secrets};
 use crate::stdio::{self, Pipes};
 
 /// A server gets this long to end by itself after its input ended, before SIGTERM: most do, some never.
@@ -87,7 +87,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
     match &plan.transport {
         Transport::Stdio { argv, cwd, env: vars } => {
             let ambient = env::ambient();
-            let vars = env::child_env(&ambient, plan.origin, vars, env.project_dir.as_deref())
+            let vars = env::child_env(env.words(&ambient), plan.origin, vars, env.project_dir.as_deref())
                 .map_err(|e| hopeless(e.to_string()))?;
             let cwd = working_dir(plan, env, cwd.as_deref()).map_err(hopeless)?;
             let guard_program = env.guard_program.clone();
@@ -117,7 +117,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
         }
         Transport::Rest(_) => Err(hopeless("an HTTP API is no MCP server".to_owned())),
         Transport::Http { url, headers, auth, tls } => {
-            let endpoint = http::endpoint(url, headers, auth, &env::ambient()).map_err(hopeless)?;
+            let endpoint = http::endpoint(url, headers, auth, env.words(&env::ambient())).map_err(hopeless)?;
             let client = http::client(tls, env.project_dir.as_deref()).map_err(hopeless)?;
             let open = to.people.authorize.clone();
             let session = Session::of(plan, env, &endpoint.url, open).map_err(|fault| hopeless(fault.to_string()))?;
@@ -164,7 +164,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     else {
         return Err(refused("its pipes are missing".to_owned(), era));
     };
-    let last_words = LastWords::follow(plan.pack.clone(), errors);
+    let last_words = LastWords::follow(plan.pack.clone(), Secrets::of(plan, env.vault.as_deref()), errors);
     let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
     let client = Client::new(plan.pack.clone(), env, people, asking, changed, Listeners::default());
     let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;

@@ -64,8 +64,9 @@ impl RestPack {
         let refused = |why: String, hopeless| Refused { why, hopeless, next: Default::default() };
         let ambient = env::ambient();
         let place = format!("pack {}", plan.pack);
-        let settings =
-            Settings::of(plan, &|text| env::expand(text, &place, &ambient).map_err(|error| error.to_string()));
+        let settings = Settings::of(plan, &|text| {
+            env::expand(text, &place, host.words(&ambient)).map_err(|error| error.to_string())
+        });
         let mut warnings: Vec<String> = settings.missing().iter().map(|fault| fault.message.clone()).collect();
         let read =
             document::read(plan, Some(launch), host).await.map_err(|failed| refused(failed.why, failed.hopeless))?;

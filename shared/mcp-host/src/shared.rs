@@ -112,8 +112,8 @@ impl Shared {
         if !matches!(auth, Auth::IfAsked | Auth::OAuth(_)) {
             return None;
         }
-        let endpoint = http::endpoint(url, headers, auth, &env::ambient()).ok()?;
-        Some(Store::new(&self.env.logins_dir, &self.plan().pack, &endpoint.url))
+        let endpoint = http::endpoint(url, headers, auth, self.env.words(&env::ambient())).ok()?;
+        Some(Store::new(&self.env, &self.plan().pack, &endpoint.url))
     }
 
     pub(crate) fn state(&self) -> HostState {

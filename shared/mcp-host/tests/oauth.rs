@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use host::{Host, code_of, run};
 use serde_json::json;
-use vance_mcp_host::auth::{self, AuthFault, OnAuthorize};
+use vance_mcp_host::auth::{self, AuthFault, OnAuthorize, OnDeviceCode};
 use vance_mcp_host::guard::{self, GuardedChild, Spawn};
 use vance_mcp_host::{HostEnv, HostState, People};
 use vance_shared::gate::TrustedLaunch;
@@ -65,18 +65,22 @@ fn browser() -> OnAuthorize {
     })
 }
 
-async fn login(host: &Host, plan: LaunchPlan) -> Result<auth::LoggedIn, AuthFault> {
-    let env = HostEnv {
+fn env_of(host: &Host) -> HostEnv {
+    HostEnv {
         state_dir: host.dir.path().join("state"),
         logins_dir: host.dir.path().join("state"),
         packs_dir: Default::default(),
         read_file: None,
+        vault: None,
         project_dir: None,
         guard_program: "none".into(),
         client_name: "vancetope".into(),
         sandbox: None,
-    };
-    auth::login(&TrustedLaunch::own_home(plan).unwrap(), &env, browser()).await
+    }
+}
+
+async fn login(host: &Host, plan: LaunchPlan) -> Result<auth::LoggedIn, AuthFault> {
+    auth::login(&TrustedLaunch::own_home(plan).unwrap(), &env_of(host), browser()).await
 }
 
 async fn failed(host: &Host) -> String {
@@ -206,6 +210,47 @@ fn a_login_that_is_refused_or_cannot_be_says_why() {
             assert_eq!(fault.to_string(), want);
             let fault = login(&host, server.plan(Auth::Constant)).await.unwrap_err();
             assert!(matches!(fault, AuthFault::TakesNone { .. }), "{fault}");
+            host.supervisor.shutdown().await;
+        }
+    });
+}
+
+#[test]
+fn a_code_that_is_typed_elsewhere_logs_in_and_is_renewed_like_any_other() {
+    run(async {
+        let server = Server::start(&["secret", "device"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        failed(&host).await;
+        let env = env_of(&host);
+        let somebody: OnDeviceCode = Arc::new(|_, shown| {
+            let direct = shown.direct.clone().unwrap();
+            assert!(direct.ends_with(&shown.code) && direct.starts_with(&shown.address), "{shown:?}");
+            tokio::spawn(async move { reqwest::get(direct).await.unwrap() });
+        });
+        let launch = TrustedLaunch::own_home(server.plan(Auth::IfAsked)).unwrap();
+        let login = auth::login_by_device(&launch, &env, somebody).await.unwrap();
+        assert_eq!((login.scopes, login.renewable), (vec!["mcp:use".to_owned()], true));
+        host.up().await;
+        server.get("/revoke").await;
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        assert_eq!((server.count("device resource=True scope=mcp:use"), server.count("token refresh_token")), (1, 1));
+        host.supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn a_code_that_is_refused_or_not_offered_says_so() {
+    run(async {
+        for (words, want) in [
+            (&["device", "deny"][..], "the login was refused: access_denied"),
+            (&[][..], "authorization failed: its authorization server offers no device code; log in without --device"),
+        ] {
+            let server = Server::start(words).await;
+            let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+            let launch = TrustedLaunch::own_home(server.plan(Auth::IfAsked)).unwrap();
+            let nobody: OnDeviceCode = Arc::new(|_, _| {});
+            let fault = auth::login_by_device(&launch, &env_of(&host), nobody).await.unwrap_err().to_string();
+            assert!(fault.starts_with(want), "{fault}");
             host.supervisor.shutdown().await;
         }
     });

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::{Report, references};
 use crate::doc::{Fields, ticked};
 use crate::launch::{Auth, Transport};
+use crate::secrets;
 
 pub(super) mod auth;
 mod tls;
@@ -189,16 +190,18 @@ fn check_header(name: &str, value: &str, own: &[&str]) -> Result<(), &'static st
     Ok(())
 }
 
-/// Percent-encodes a query part; `${env:NAME}` stays, to be expanded at launch.
+/// Percent-encodes a query part; `${env:NAME}` and `{{secret:NAME}}` stay, to be expanded at launch.
 fn encode_query(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        if rest.starts_with("${env:")
-            && let Some(end) = rest.find('}')
-        {
-            out.push_str(&rest[..=end]);
-            rest = &rest[end + 1..];
+        let closed = [("${env:", "}"), (secrets::OPEN, secrets::CLOSE)].into_iter().find_map(|(open, close)| {
+            let inside = rest.strip_prefix(open)?;
+            Some(open.len() + inside.find(close)? + close.len())
+        });
+        if let Some(end) = closed {
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
             continue;
         }
         if c.is_ascii_alphanumeric() || "-._~".contains(c) {

@@ -2,13 +2,19 @@
 
 use super::Report;
 use crate::doc::{Kind, Node};
+use crate::launch::Origin;
+use crate::secrets;
 
 /// How `${env:NAME}` starts.
 const OPEN: &str = "${env:";
 
-/// A text whose `${env:NAME}` will be expanded: env values, headers, auth, defaultArgs.
+/// A text whose references will be expanded: env values, headers, auth.
 pub(super) fn check_expanded(text: &str, place: &str, line: u32, report: &Report<'_>) {
-    check_secret(text, place, line, report);
+    check_secrets(text, place, line, report);
+    check_variables(text, place, line, report);
+}
+
+fn check_variables(text: &str, place: &str, line: u32, report: &Report<'_>) {
     let mut rest = text;
     while let Some(at) = rest.find(OPEN) {
         rest = &rest[at + OPEN.len()..];
@@ -36,7 +42,7 @@ pub(super) fn check_expanded(text: &str, place: &str, line: u32, report: &Report
 
 /// A text in which nothing is expanded: command, cwd, url.
 pub(super) fn check_literal(text: &str, place: &str, line: u32, report: &Report<'_>) {
-    check_secret(text, place, line, report);
+    no_secrets(text, place, line, report);
     if text.contains(OPEN) {
         report.problems.add(
             line,
@@ -45,10 +51,13 @@ pub(super) fn check_literal(text: &str, place: &str, line: u32, report: &Report<
     }
 }
 
-/// All texts of a value, as [`check_expanded`].
+/// All texts of arguments: variables are expanded there. Arguments are shown and stored, so no secret is.
 pub(super) fn check_value(node: &Node, place: &str, report: &Report<'_>) {
     match &node.kind {
-        Kind::String(text) => check_expanded(text, place, node.line, report),
+        Kind::String(text) => {
+            no_secrets(text, place, node.line, report);
+            check_variables(text, place, node.line, report);
+        }
         Kind::Sequence(items) => items.iter().for_each(|item| check_value(item, place, report)),
         Kind::Mapping(entries) => entries.iter().for_each(|entry| check_value(&entry.value, place, report)),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}
@@ -62,11 +71,29 @@ pub(super) fn is_variable(name: &str) -> bool {
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn check_secret(text: &str, place: &str, line: u32, report: &Report<'_>) {
-    if text.contains("{{secret:") {
-        report
-            .problems
-            .add(line, format!("{place}: {{{{secret:NAME}}}} is not supported by this release; use ${{env:NAME}}"));
+/// Secrets are the Brain's: a pack of a Foot has its user's environment.
+fn check_secrets(text: &str, place: &str, line: u32, report: &Report<'_>) {
+    match (report.origin, secrets::names(text)) {
+        (_, Ok(names)) if names.is_empty() => {}
+        (Origin::Server, Ok(_)) => {}
+        (Origin::Server, Err(name)) => {
+            let shown = crate::show::quoted(name, 40);
+            let expected = "expected {{secret:NAME}} with a name of [A-Za-z0-9_.-]";
+            report.problems.add(line, format!("{place} names the secret {shown}, {expected}"));
+        }
+        (Origin::Global | Origin::Project, _) => report.problems.add(
+            line,
+            format!("{place}: {{{{secret:NAME}}}} is for the server packs of a Brain; use ${{env:NAME}} here"),
+        ),
+    }
+}
+
+fn no_secrets(text: &str, place: &str, line: u32, report: &Report<'_>) {
+    if text.contains(secrets::OPEN) {
+        report.problems.add(
+            line,
+            format!("{place} takes no {{{{secret:NAME}}}}; it works in `env`, `headers` and `auth` of server packs"),
+        );
     }
 }
 

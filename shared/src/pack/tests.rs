@@ -265,7 +265,7 @@ fn mistakes_in_parameters_are_named_with_their_line() {
         ),
         (
             stdio("\"env\": {\"A\": \"{{secret:T}}\"}"),
-            "4: `A` in `env`: {{secret:NAME}} is not supported by this release; use ${env:NAME}",
+            "4: `A` in `env`: {{secret:NAME}} is for the server packs of a Brain; use ${env:NAME} here",
         ),
         (
             stdio("\"defaultArgs\": {\"a\": [\n\"${env:}\"]}"),
@@ -604,5 +604,52 @@ proptest! {
             prop_assert!(problem.line >= 1 && problem.line <= lines, "{problem}");
             prop_assert!(problem.message.bytes().all(|b| (b' '..=b'~').contains(&b)), "{problem:?}");
         }
+    }
+}
+
+#[test]
+fn secrets_are_for_what_a_server_pack_sends_and_for_nothing_else() {
+    let secrets_of = |text: &str| {
+        let parsed = parse_pack("f", text, Origin::Server);
+        assert_eq!(parsed.problems, [], "{text}");
+        crate::secrets::of_plan(&plan(parsed)).into_iter().collect::<Vec<_>>()
+    };
+    let url = "\"url\": \"https://h/mcp\"";
+    for (text, want) in [
+        (stdio("\"env\": {\"A\": \"x {{secret:T-1}}\"}"), &["T-1"][..]),
+        (http(&format!("{url}, \"headers\": {{\"X-Key\": \"{{{{secret:K}}}}{{{{secret:L}}}}\"}}")), &["K", "L"]),
+        (http(&format!("{url}, \"auth\": {{\"bearer\": {{\"token\": \"{{{{secret:T}}}}\"}}}}")), &["T"]),
+        (
+            http(&format!(
+                "{url}, \"auth\": {{\"basic\": {{\"user\": \"{{{{secret:U}}}}\", \"password\": \"{{{{secret:P}}}}\"}}}}"
+            )),
+            &["P", "U"],
+        ),
+        (
+            http(&format!(
+                "{url}, \"auth\": {{\"type\": \"apiKey\", \"queryParamName\": \"k\", \"value\": \"{{{{secret:Q}}}}\"}}"
+            )),
+            &["Q"],
+        ),
+        (
+            http(&format!(
+                "{url}, \"auth\": {{\"type\": \"oauth2\", \"clientId\": \"i\", \"clientSecret\": \"{{{{secret:C}}}}\"}}"
+            )),
+            &["C"],
+        ),
+    ] {
+        assert_eq!(secrets_of(&text), want, "{text}");
+        let on_a_foot = parse_pack("f", &text, Origin::Global).problems;
+        assert!(on_a_foot.iter().any(|p| p.message.contains("for the server packs of a Brain")), "{on_a_foot:?}");
+    }
+    for (text, want) in [
+        (stdio("\"env\": {\"A\": \"{{secret:a b}}\"}"), "names the secret 'a b'"),
+        (stdio("\"env\": {\"A\": \"{{secret:A\"}"), "expected {{secret:NAME}}"),
+        (stdio("\"defaultArgs\": {\"a\": [\"{{secret:A}}\"]}"), "`defaultArgs` takes no {{secret:NAME}}"),
+        (stdio("\"cwd\": \"/{{secret:A}}\""), "takes no {{secret:NAME}}"),
+        (http("\"url\": \"https://h/{{secret:A}}\""), "takes no {{secret:NAME}}"),
+    ] {
+        let problems = parse_pack("f", &text, Origin::Server).problems;
+        assert!(problems.iter().any(|p| p.message.contains(want)), "{text}: {problems:?}");
     }
 }

@@ -61,7 +61,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
 /// The upgrade that the HTTP server does elsewhere, then the socket's own code. One that breaks before is as if it never came.
 async fn serve_line(brain: Brain, mut line: Line<TcpStream>) {
     if upgrade(&mut line).await.is_some() {
-        let principal = Principal { name: OWNER.into(), scopes: Scope::ALL.into() };
+        let principal = Principal::new(OWNER, &Scope::ALL);
         vance_brain::link::serve_socket(brain, principal, line, ()).await;
     }
 }

@@ -20,8 +20,6 @@ use super::{BRAIN, PORT, Shared, clock, lock};
 
 /// How often the machine looks whether it is to make a part of the Foot fall.
 const LOOK: Duration = Duration::from_millis(50);
-/// Until a Foot that stopped by itself is started again.
-const START_AGAIN: Duration = Duration::from_secs(1);
 
 /// Not an actor: the whole Foot is asked to stop.
 pub(super) const STOP: &str = "stop";
@@ -118,22 +116,8 @@ fn config() -> FootConfig {
     }
 }
 
-/// The machine's program: a Foot, until the machine falls. One whose identity was taken over (by the late hello of its own killed process: nobody else
-/// has it here) stops, says what to do, and is started again, as a person or a service manager would.
+/// The machine's program: a Foot, until the machine falls. Nobody else has its identity, so it is never refused.
 pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
-    while let Next::Again = live(index, &shared).await? {
-        sleep(START_AGAIN).await;
-    }
-    Ok(())
-}
-
-/// What follows a Foot's end.
-enum Next {
-    Again,
-    Nothing,
-}
-
-async fn live(index: usize, shared: &Shared) -> turmoil::Result<Next> {
     let life = shared.begin_foot(index);
     clock::here(index + 1);
     let note = {
@@ -144,6 +128,7 @@ async fn live(index: usize, shared: &Shared) -> turmoil::Result<Next> {
     let lines = Arc::clone(&shared.lines);
     let parts = Parts {
         client_id: ClientId::parse(&format!("foot_{index}"))?,
+        life: u64::from(life),
         journal: Arc::new(MemoryJournal::open(&shared.shelves[index])),
         dial: Arc::new(move |host, port| {
             let lines = Arc::clone(&lines);
@@ -157,6 +142,7 @@ async fn live(index: usize, shared: &Shared) -> turmoil::Result<Next> {
             .into_iter()
             .flatten()
             .collect(),
+        blobs: None,
     };
     let foot = engine::start_with(FootConfig { name: Some(format!("laptop-{index}")), ..config() }, parts)?;
     let mut connection = foot.connection();
@@ -168,25 +154,21 @@ async fn live(index: usize, shared: &Shared) -> turmoil::Result<Next> {
                 lock(&shared.online)[index] = matches!(now, Connection::Online { .. });
                 let text = match now {
                     Connection::Online { .. } => "is attached".to_owned(),
-                    Connection::Refused { why } => {
-                        shared.story.note(format!("foot {index} is refused, and started again: {why}"));
-                        foot.shutdown().await;
-                        return Ok(Next::Again);
-                    }
+                    Connection::Refused { why } => format!("is refused: {why}"),
                     Connection::Connecting | Connection::Local => "looks for the brain".to_owned(),
                 };
                 shared.story.note(format!("foot {index} {text}"));
             }
             reason = foot.ended() => {
                 shared.story.note(format!("foot {index} gave up: {reason}"));
-                return Ok(Next::Nothing);
+                return Ok(());
             }
             () = sleep(LOOK) => {
                 let struck = shared.take_strike(Some(index));
                 if struck.as_deref() == Some(STOP) {
                     shared.story.note(format!("foot {index} stops as asked"));
                     foot.shutdown().await;
-                    return Ok(Next::Nothing);
+                    return Ok(());
                 }
                 if let Some(part) = struck {
                     let fell = foot.strike(&part).await;

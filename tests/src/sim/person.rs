@@ -33,8 +33,6 @@ pub struct Person {
     pub cancelled: BTreeSet<String>,
     /// Tasks that are to run again after they were cancelled.
     pub to_retry: BTreeSet<String>,
-    /// A retry was answered with an error: it may have reached some of its tasks and not others.
-    pub retry_is_torn: bool,
     /// Calls without a task.
     pub direct: Vec<Direct>,
     /// The trouble is over: nothing new is begun.
@@ -167,7 +165,6 @@ async fn retry(brain: &Brain, shared: &Shared) -> Result<(), String> {
         *super::lock(&shared.person).asked.entry(format!("{id}.{done}")).or_default() += 1;
         shared.story.note(format!("person: {id} goes on at step {done}"));
         let answer = command(brain, OWNER, &text(&task["task_id"]), Verb::Retry).await;
-        super::lock(&shared.person).retry_is_torn |= answer.is_err();
         answer.map_err(|error| format!("retry {id}: {} {}", error.status, error.fault.message))?;
     }
     Ok(())

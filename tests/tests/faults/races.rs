@@ -250,3 +250,34 @@ async fn a_client_that_goes_to_another_session_still_delivers_and_no_hello_touch
     assert_eq!(tree.until("b", "completed").await?["output"]["s"]["text"], "too");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_hello_of_an_earlier_life_is_refused_and_one_without_a_life_is_as_ever() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let of_life = |life: u64, session: &str| {
+        let mut hello = hello("foot_a");
+        (hello["life"], hello["session_id"]) = (json!(life), json!(session));
+        hello
+    };
+    let (mut now, _) = Socket::hello(brain.addr(), api.token(), &of_life(7, "sess_one")).await?;
+    // What a killed process had sent arrives after its successor's; also to another session.
+    for session in ["sess_one", "sess_two"] {
+        let mut late = Socket::connect(brain.addr(), api.token()).await?;
+        late.send(&of_life(6, session)).await?;
+        let error = late.next("error").await?;
+        assert_eq!(error["code"], "superseded", "{error}");
+        assert_eq!(late.any().await.unwrap_err().to_string(), "closed: 4409");
+    }
+    now.send(&json!({"type": "ping", "nonce": 1})).await?;
+    assert_eq!(now.next("pong").await?["nonce"], 1);
+    // The same life again is a reconnect, and a client that counts no lives takes over by its later connection.
+    let (mut again, _) = Socket::hello(brain.addr(), api.token(), &of_life(7, "sess_one")).await?;
+    assert!(now.next("nothing").await.is_err(), "the older connection is closed");
+    let mut simple = hello("foot_a");
+    simple["session_id"] = json!("sess_one");
+    let (_simple, _) = Socket::hello(brain.addr(), api.token(), &simple).await?;
+    assert!(again.next("nothing").await.is_err(), "the older connection is closed");
+    Ok(())
+}

@@ -98,10 +98,20 @@ fn a_credential_is_resolved_late_and_never_shown() {
     let config = parse_config("f", "web_search: {kind: brave, api_key: hunter2}").unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
     let key = config.web_search.unwrap().api_key.unwrap();
-    assert_eq!(key.resolve(|_| None).as_deref(), Ok("hunter2"));
+    let unset = |name: &str| Err(format!("the secret {name} is not set"));
+    assert_eq!(key.resolve(|_| None, unset).as_deref(), Ok("hunter2"));
     let key = Secret::parse("${env:BRAVE}").unwrap();
-    assert_eq!(key.resolve(|name| (name == "BRAVE").then(|| "v".to_owned())).as_deref(), Ok("v"));
-    for unset in [None, Some(String::new())] {
-        assert_eq!(key.resolve(|_| unset.clone()), Err("environment variable BRAVE is not set".to_owned()));
+    assert_eq!(key.resolve(|name| (name == "BRAVE").then(|| "v".to_owned()), unset).as_deref(), Ok("v"));
+    for empty in [None, Some(String::new())] {
+        assert_eq!(key.resolve(|_| empty.clone(), unset), Err("environment variable BRAVE is not set".to_owned()));
+    }
+    let key = Secret::parse("{{secret:BRAVE}}").unwrap();
+    assert_eq!(
+        (key.secret(), key.resolve(|_| None, unset)),
+        (Some("BRAVE"), Err("the secret BRAVE is not set".to_owned()))
+    );
+    assert_eq!(key.resolve(|_| None, |name| Ok(format!("of {name}"))).as_deref(), Ok("of BRAVE"));
+    for bad in ["x{{secret:A}}", "{{secret:A}}{{secret:B}}", "{{secret:a b}}", "{{secret:A"] {
+        assert!(Secret::parse(bad).unwrap_err().contains("{{secret:NAME}} alone"), "{bad}");
     }
 }

@@ -37,6 +37,8 @@ pub struct Command {
 pub struct FromTask {
     /// Which task.
     pub task_id: TaskId,
+    /// Which of its actors says so.
+    pub seat: u64,
     /// How many inputs of the scheduler it has handled.
     pub handled: u64,
     /// What it says.

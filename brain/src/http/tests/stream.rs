@@ -15,13 +15,13 @@ use crate::progress::Whose;
 use crate::store::{Append, Batch, NewEvent};
 
 /// Reads a stream's blocks.
-struct Reader {
+pub(super) struct Reader {
     stream: TcpStream,
     text: String,
 }
 
 #[derive(Debug, PartialEq)]
-struct Block {
+pub(super) struct Block {
     id: u64,
     event: Option<String>,
     data: Value,
@@ -29,7 +29,7 @@ struct Block {
 
 impl Reader {
     /// Opens a stream; gives the place where it begins.
-    async fn open(request: Request) -> (Self, u64) {
+    pub(super) async fn open(request: Request) -> (Self, u64) {
         let mut reader = Self { stream: request.open().await, text: String::new() };
         let head = reader.take("\r\n\r\n").await.unwrap().to_ascii_lowercase();
         assert!(head.starts_with("http/1.1 200") && head.contains("content-type: text/event-stream"), "{head}");
@@ -54,7 +54,7 @@ impl Reader {
         }
     }
 
-    async fn block(&mut self) -> Option<Block> {
+    pub(super) async fn block(&mut self) -> Option<Block> {
         let text = self.take("\n\n").await?;
         let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(&format!("{name}: "))).map(str::to_owned);
         let data = field("data").map_or(Value::Null, |d| serde_json::from_str(&d).unwrap());

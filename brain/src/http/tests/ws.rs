@@ -3,11 +3,29 @@
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::client::Request;
 use super::{World, in_world};
+use crate::tokens::Token;
+
+/// A client of the wire, and the answer to its hello (an error, or a welcome).
+pub(super) async fn client(world: &World, token: &Token, hello: Value) -> (WebSocketStream<TcpStream>, Value) {
+    let mut request = format!("ws://{}/ws", world.addr).into_client_request().unwrap();
+    let bearer = format!("Bearer {}", token.reveal()).parse().unwrap();
+    request.headers_mut().insert("Authorization", bearer);
+    let stream = TcpStream::connect(world.addr).await.unwrap();
+    let (mut socket, response) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    assert_eq!(response.status(), 101);
+    socket.send(Message::text(hello.to_string())).await.unwrap();
+    let answer = match socket.next().await.unwrap().unwrap() {
+        Message::Text(text) => serde_json::from_str(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    (socket, answer)
+}
 
 fn handshake(world: &World) -> Request {
     world
@@ -56,21 +74,11 @@ fn a_handshake_that_is_none_is_refused_with_the_reason() {
 #[test]
 fn a_handshake_opens_the_wire_and_the_first_frame_is_answered() {
     in_world(async |world| {
-        let mut request = format!("ws://{}/ws", world.addr).into_client_request().unwrap();
-        let bearer = format!("Bearer {}", world.local.reveal()).parse().unwrap();
-        request.headers_mut().insert("Authorization", bearer);
-        let stream = TcpStream::connect(world.addr).await.unwrap();
-        let (mut socket, response) = tokio_tungstenite::client_async(request, stream).await.unwrap();
-        assert_eq!(response.status(), 101);
         let hello = json!({
             "type": "client_connected", "session_id": "sess_1", "client_type": "desktop",
             "available_tools": [{"name": "read_local_file", "type": "client"}],
         });
-        socket.send(Message::text(hello.to_string())).await.unwrap();
-        let welcome: Value = match socket.next().await.unwrap().unwrap() {
-            Message::Text(text) => serde_json::from_str(&text).unwrap(),
-            other => panic!("{other:?}"),
-        };
+        let (mut socket, welcome) = client(world, &world.local, hello).await;
         assert_eq!((&welcome["type"], &welcome["session_id"]), (&json!("welcome"), &json!("sess_1")), "{welcome}");
         let session = world.ask("GET", "/api/v1/sessions/sess_1").send().await.json();
         assert_eq!(session["clients"][0]["presence"], "online", "{session}");

@@ -36,6 +36,7 @@ fn job(host: impl Fn(ToolCall) -> BoxFuture<'static, Outcome> + Send + Sync + 's
         cap: Duration::from_secs(60),
         trace: None,
         cancel: CancellationToken::new(),
+        keep: None,
     }
 }
 

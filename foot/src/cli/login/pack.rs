@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use vance_mcp_host::auth::{self, AuthFault, OnAuthorize};
+use vance_mcp_host::auth::{self, AuthFault, OnAuthorize, OnDeviceCode};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
@@ -12,7 +12,7 @@ use crate::cli::failure::{EXIT_OK, Failure};
 use crate::cli::packs::launch::{host, launch};
 
 /// Logs in, or forgets a login.
-pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) -> Result<u8, Failure> {
+pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool, device: bool) -> Result<u8, Failure> {
     let launch = launch(context, pack)?;
     let env = host(context)?;
     if forget {
@@ -25,12 +25,19 @@ pub(super) async fn login(context: &mut Context, pack: &PackName, forget: bool) 
         }
         return Ok(EXIT_OK);
     }
-    let stage = context.screen.stage().clone();
+    let (stage, other) = (context.screen.stage().clone(), context.screen.stage().clone());
     let open: OnAuthorize = Arc::new(move |pack, address| {
         stage.remark(&format!("to log in to '{pack}', open in a browser on this machine: {}", plain(address)));
     });
+    let show: OnDeviceCode = Arc::new(move |pack, code| other.remark(&code.invitation(pack)));
+    let login = async {
+        match device {
+            true => auth::login_by_device(&launch, &env, show).await,
+            false => auth::login(&launch, &env, open).await,
+        }
+    };
     let login = tokio::select! {
-        login = auth::login(&launch, &env, open) => login.map_err(fault)?,
+        login = login => login.map_err(fault)?,
         _ = context.interrupts.next() => return Err(Failure::Foot("interrupted, so nobody is logged in".to_owned())),
     };
     let seconds = login.expires_in.map(|left| left.as_secs());

@@ -20,6 +20,7 @@ pub(in crate::cli) fn host(context: &Context) -> Result<HostEnv, Failure> {
         logins_dir: paths.state.clone(),
         packs_dir: paths.global_packs.clone(),
         read_file: None,
+        vault: None,
         project_dir: Some(paths.project.clone()),
         guard_program: context.environment.program.clone().map_or_else(std::env::current_exe, Ok).map_err(program)?,
         client_name: "vancetope".to_owned(),

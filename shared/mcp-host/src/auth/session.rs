@@ -26,6 +26,8 @@ use super::{AuthFault, LOGIN_WAIT, LoggedIn, OnAuthorize, Store, command, oauth_
 use crate::addresses::Addresses;
 use crate::handle::HostEnv;
 
+mod device;
+
 /// A token is renewed this long before its end, or at half its life if that is short.
 const RENEW_BEFORE_S: u64 = 60;
 /// Questions for more scopes without a success in between: a server that is never content is refused.
@@ -103,9 +105,9 @@ impl Session {
         open: Option<OnAuthorize>,
     ) -> Result<Option<Self>, AuthFault> {
         let Transport::Http { auth, tls, .. } = &plan.transport else { return Ok(None) };
-        let Some(oauth) = oauth_of(plan)? else { return Ok(None) };
+        let Some(oauth) = oauth_of(plan, host)? else { return Ok(None) };
         let url = url.split(['?', '#']).next().unwrap_or(url).to_owned();
-        let store = Store::new(&host.logins_dir, &plan.pack, &url);
+        let store = Store::new(host, &plan.pack, &url);
         let current = store.load()?.and_then(|kept| token(&kept.credentials));
         Ok(Some(Self {
             pack: plan.pack.clone(),
@@ -173,14 +175,18 @@ impl Session {
         let _turn = self.turn.lock().await;
         let _held = self.store.lock().await?;
         let kept = self.anew(challenge, &[], true).await?;
+        Ok(self.logged_in(&kept))
+    }
+
+    fn logged_in(&self, kept: &Kept) -> LoggedIn {
         let tokens = tokens(&kept.credentials);
-        Ok(LoggedIn {
+        LoggedIn {
             issuer: kept.credentials.issuer.clone(),
             scopes: kept.credentials.granted_scopes.clone(),
             expires_in: tokens.as_ref().and_then(|t| t.expires_in).map(std::time::Duration::from_secs),
             renewable: self.oauth.grant == Grant::ClientCredentials
                 || tokens.is_some_and(|t| t.refresh_token.is_some()),
-        })
+        }
     }
 
     async fn renew(&self, refused: Option<&str>, challenge: &Challenge, ask: bool) -> Result<String, AuthFault> {
@@ -302,14 +308,10 @@ impl Session {
         mut manager: AuthorizationManager,
         metadata: &AuthorizationMetadata,
         memory: &InMemoryCredentialStore,
-        mut scopes: Vec<String>,
+        scopes: Vec<String>,
         open: &OnAuthorize,
     ) -> Result<Kept, AuthFault> {
-        let offline = "offline_access";
-        let offers = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| list.iter().any(|s| s == offline));
-        if !scopes.is_empty() && !scopes.iter().any(|s| s == offline) && offers(&metadata.scopes_supported) {
-            scopes.push(offline.to_owned());
-        }
+        let scopes = with_offline(scopes, metadata);
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let callback = Callback::open(self.oauth.callback_port).await?;
         let redirect = callback.uri();
@@ -433,6 +435,16 @@ impl Session {
             _ => AuthFault::Server(shown(&text)),
         }
     }
+}
+
+/// A person who logs in wants to stay so, where the server knows how to ask for that.
+fn with_offline(mut scopes: Vec<String>, metadata: &AuthorizationMetadata) -> Vec<String> {
+    let offline = "offline_access";
+    let offers = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| list.iter().any(|s| s == offline));
+    if !scopes.is_empty() && !scopes.iter().any(|s| s == offline) && offers(&metadata.scopes_supported) {
+        scopes.push(offline.to_owned());
+    }
+    scopes
 }
 
 fn configure(

@@ -44,31 +44,58 @@ impl OAuthHttpClient for Wire {
                 // A new policy is a stricter one.
                 _ => &self.stop,
             };
-            let request = reqwest::Request::try_from(request.request)?;
-            if !self.addresses.allow(request.url()) {
-                return Err(
-                    format!("{} is in a private network, and the pack does not name it", host(request.url())).into()
-                );
-            }
-            if !is_safe(request.url()) {
-                return Err(format!("{} is http: credentials would travel unencrypted", host(request.url())).into());
-            }
-            let response = client.execute(request).await.map_err(|error| crate::fault::request(&error))?;
-            let mut builder = ::http::Response::builder().status(response.status());
-            for (name, value) in response.headers() {
-                builder = builder.header(name, value);
-            }
-            let mut body = Vec::new();
-            let mut chunks = response.bytes_stream();
-            while let Some(chunk) = chunks.next().await {
-                let chunk = chunk.map_err(|error| crate::fault::request(&error))?;
-                if body.len() + chunk.len() > MAX_BODY_BYTES {
-                    return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
-                }
-                body.extend_from_slice(&chunk);
-            }
-            Ok(builder.body(body)?)
+            self.send(client, reqwest::Request::try_from(request.request)?).await
         })
+    }
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+impl Wire {
+    /// A form, as RFC 6749 sends them; gives status and body.
+    pub(super) async fn form(&self, url: &str, fields: &[(&str, &str)]) -> Result<(u16, Vec<u8>), String> {
+        let mut body = Url::parse("form:").map_err(|error| error.to_string())?;
+        body.query_pairs_mut().extend_pairs(fields);
+        self.post(url, "application/x-www-form-urlencoded", body.query().unwrap_or_default().to_owned()).await
+    }
+
+    /// A body; gives status and body. Redirects are not followed.
+    pub(super) async fn post(&self, url: &str, kind: &'static str, body: String) -> Result<(u16, Vec<u8>), String> {
+        let request = self.stop.post(url).header(::http::header::CONTENT_TYPE, kind);
+        let request = request.header(::http::header::ACCEPT, "application/json").body(body);
+        let request = request.build().map_err(|error| crate::fault::request(&error))?;
+        let response = self.send(&self.stop, request).await.map_err(|error| error.to_string())?;
+        Ok((response.status().as_u16(), response.into_body()))
+    }
+
+    async fn send(
+        &self,
+        client: &reqwest::Client,
+        request: reqwest::Request,
+    ) -> Result<::http::Response<Vec<u8>>, Failed> {
+        if !self.addresses.allow(request.url()) {
+            return Err(
+                format!("{} is in a private network, and the pack does not name it", host(request.url())).into()
+            );
+        }
+        if !is_safe(request.url()) {
+            return Err(format!("{} is http: credentials would travel unencrypted", host(request.url())).into());
+        }
+        let response = client.execute(request).await.map_err(|error| crate::fault::request(&error))?;
+        let mut builder = ::http::Response::builder().status(response.status());
+        for (name, value) in response.headers() {
+            builder = builder.header(name, value);
+        }
+        let mut body = Vec::new();
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| crate::fault::request(&error))?;
+            if body.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(builder.body(body)?)
     }
 }
 

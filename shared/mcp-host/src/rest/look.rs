@@ -77,7 +77,8 @@ async fn built(
     let api = Api::load(read.document, plan);
     let ambient = env::ambient();
     let place = format!("pack {}", plan.pack);
-    let settings = Settings::of(plan, &|text| env::expand(text, &place, &ambient).map_err(|error| error.to_string()));
+    let settings =
+        Settings::of(plan, &|text| env::expand(text, &place, host.words(&ambient)).map_err(|error| error.to_string()));
     let sub_tool = tool.split_once(SUBTOOL_SEPARATOR).map_or(tool, |(_, sub)| sub);
     match exposure::called(&api, sub_tool, arguments)? {
         Called::Answer(_) => {

@@ -5,6 +5,7 @@ Words:
   deny            the person says no
   secret          registered clients get a secret, and must show it
   closed          no registration
+  device          device codes; somebody allows them at /allow?CODE, or never
 Paths beside OAuth's own: /mcp, /revoke (all access tokens), /forget (all refresh tokens).
 Tool: echo.
 """
@@ -18,6 +19,7 @@ life = int(words.get("life", "3600"))
 base = "http://127.0.0.1:%d" % port
 resource = base + "/mcp"
 clients, codes, access, refresh = {"given": "given-secret"}, {}, {}, {}
+devices, allowed = {}, set()
 
 
 def note(text):
@@ -56,6 +58,8 @@ class Handler(BaseHTTPRequestHandler):
                     "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
                     "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
                     "token_endpoint_auth_methods_supported": methods}
+            if "device" in words:
+                meta["device_authorization_endpoint"] = base + "/device"
             if "closed" not in words:
                 meta["registration_endpoint"] = base + "/register"
             return self.answer(200, meta)
@@ -69,6 +73,9 @@ class Handler(BaseHTTPRequestHandler):
                 codes[code] = (ask["code_challenge"], ask["client_id"], ask["redirect_uri"])
                 back["code"] = code
             return self.answer(302, None, Location=ask["redirect_uri"] + "?" + urlencode(back))
+        if url.path == "/allow":
+            allowed.add(url.query)
+            return self.answer(200)
         if url.path == "/revoke":
             access.clear()
             return self.answer(200)
@@ -89,6 +96,14 @@ class Handler(BaseHTTPRequestHandler):
             if clients[client]:
                 answer["client_secret"] = clients[client]
             return self.answer(201, answer)
+        if self.path == "/device":
+            ask = {k: v[0] for k, v in parse_qs(body.decode()).items()}
+            device, code = uuid.uuid4().hex, uuid.uuid4().hex[:8].upper()
+            devices[device] = code
+            note("device resource=%s scope=%s" % (ask.get("resource") == resource, ask.get("scope")))
+            page = base + "/allow"
+            return self.answer(200, {"device_code": device, "user_code": code, "verification_uri": page,
+                                     "verification_uri_complete": page + "?" + code, "expires_in": 60, "interval": 1})
         if self.path == "/token":
             return self.token({k: v[0] for k, v in parse_qs(body.decode()).items()})
         self.mcp(json.loads(body))
@@ -105,6 +120,13 @@ class Handler(BaseHTTPRequestHandler):
             verifier = base64.urlsafe_b64encode(hashlib.sha256(ask["code_verifier"].encode()).digest()).rstrip(b"=").decode()
             if (challenge, owner, redirect) != (verifier, client, ask["redirect_uri"]):
                 return self.answer(400, {"error": "invalid_grant"})
+        elif grant == "urn:ietf:params:oauth:grant-type:device_code":
+            code = devices.get(ask["device_code"])
+            if "deny" in words:
+                return self.answer(400, {"error": "access_denied"})
+            if code not in allowed:
+                return self.answer(400, {"error": "authorization_pending"})
+            del devices[ask["device_code"]]
         elif grant == "refresh_token":
             # Each is good for one time.
             if refresh.pop(ask["refresh_token"], None) != client:

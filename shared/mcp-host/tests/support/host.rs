@@ -84,6 +84,7 @@ impl Host {
             logins_dir: dir.path().join("state"),
             packs_dir: Default::default(),
             read_file: None,
+            vault: None,
             project_dir: Some(dir.path().join("the project")),
             guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
             client_name: "vancetope".into(),

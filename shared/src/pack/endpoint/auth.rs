@@ -4,6 +4,7 @@ use super::super::{Report, references};
 use super::{AUTHORIZATION, OWN_HEADERS, check_header, check_url};
 use crate::doc::{Fields, Node, ticked};
 use crate::launch::{Auth, Grant, OAuth};
+use crate::secrets;
 
 /// Scopes of one pack: more is a mistake.
 const MAX_SCOPES: usize = 64;
@@ -109,11 +110,14 @@ fn basic(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Credentials> {
     Some(Credentials::Other(Auth::Basic { user, password }))
 }
 
-/// A text without its `${env:NAME}`.
+/// A text without its `${env:NAME}` and `{{secret:NAME}}`.
 pub(in super::super) fn without_references(text: &str) -> String {
-    let mut parts = text.split("${env:");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |kept, part| kept + part.split_once('}').map_or("", |(_, rest)| rest))
+    let without = |text: &str, open: &str, close: &str| {
+        let mut parts = text.split(open);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |kept, part| kept + part.split_once(close).map_or("", |(_, rest)| rest))
+    };
+    without(&without(text, "${env:", "}"), secrets::OPEN, secrets::CLOSE)
 }
 
 fn api_key(fields: &mut Fields<'_>, report: &Report<'_>) -> Option<Credentials> {

@@ -1,4 +1,5 @@
-//! Whether a file of ours may be believed: it has to be its user's own, written by nobody else, and no part of the project that it judges.
+//! Small files that are believed: each has to be its user's own, written by nobody else, and no part of the project that it judges. Changed under a
+//! lock, replaced as a whole, private.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -7,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
-
-use crate::paths::shown;
 
 /// Others may write.
 const WRITABLE: u32 = 0o022;
@@ -30,8 +29,13 @@ pub enum Distrust {
     #[error("{0}")]
     Corrupt(String),
     /// It would become larger than it may be.
-    #[error("{0} is full; `vancetope trust prune` drops what belongs to folders that are gone")]
-    Full(String),
+    #[error("{file} is full; {advice}")]
+    Full {
+        /// The file, safe to print.
+        file: String,
+        /// What makes room.
+        advice: &'static str,
+    },
     /// The file system.
     #[error("{file}: {error}")]
     Io {
@@ -43,42 +47,53 @@ pub enum Distrust {
 }
 
 impl Distrust {
-    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |error| Self::Io { file: shown(path), error }
     }
 }
 
 /// A file of the home that only its user may have written.
 #[derive(Debug, Clone)]
-pub(super) struct Own {
+pub struct Own {
     path: PathBuf,
     /// What came with this folder is not believed.
     not_in: Option<PathBuf>,
     max_bytes: usize,
+    when_full: &'static str,
 }
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub struct Found {
     /// The text; none if there is no file.
-    pub(super) text: Option<String>,
+    pub text: Option<String>,
     /// What was mended on the way.
-    pub(super) notices: Vec<String>,
+    pub notices: Vec<String>,
 }
 
 impl Own {
-    /// `not_in`: the project, or a home that is a project's; canonical.
-    pub(super) fn new(path: PathBuf, not_in: Option<&Path>, max_bytes: usize) -> Self {
-        Self { path, not_in: not_in.map(Path::to_owned), max_bytes }
+    /// `when_full`: what makes room in a file that has `max_bytes`.
+    pub fn new(path: PathBuf, max_bytes: usize, when_full: &'static str) -> Self {
+        Self { path, not_in: None, max_bytes, when_full }
+    }
+
+    /// What lies in this folder (canonical: a project) is not believed.
+    pub fn not_in(self, project: Option<&Path>) -> Self {
+        Self { not_in: project.map(Path::to_owned), ..self }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The file as people see it.
-    pub(super) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         shown(&self.path)
     }
 
     /// Reads it, if it may be believed.
-    pub(super) fn read(&self) -> Result<Found, Distrust> {
+    pub fn read(&self) -> Result<Found, Distrust> {
         let mut found = Found::default();
         let Some(path) = self.real()? else { return Ok(found) };
         for folder in self.folders(&path) {
@@ -102,7 +117,7 @@ impl Own {
 
     /// Takes the lock, reads, lets `edit` make the new text, and puts that in the file's place. Readers see the old text or the new one, a crash
     /// leaves one of them, and of two writers none is lost.
-    pub(super) fn edit<T>(
+    pub fn edit<T>(
         &self,
         edit: impl FnOnce(Option<&str>) -> Result<(Option<String>, T), Distrust>,
     ) -> Result<T, Distrust> {
@@ -130,7 +145,7 @@ impl Own {
         let (after, result) = edit(text.as_deref())?;
         if let Some(after) = after {
             if after.len() > self.max_bytes {
-                return Err(Distrust::Full(self.shown()));
+                return Err(Distrust::Full { file: self.shown(), advice: self.when_full });
             }
             // Where dotfiles are links, the link stays one.
             let path = self.real()?.unwrap_or_else(|| self.path.clone());
@@ -196,8 +211,13 @@ impl Own {
     }
 }
 
+/// A path for people: what would steer a terminal is escaped.
+fn shown(path: &Path) -> String {
+    vance_shared::show::plain(&path.to_string_lossy())
+}
+
 /// Puts a text in a file's place. The caller holds the file's lock.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let start = format!(".{name}.");
@@ -238,5 +258,48 @@ fn sweep(folder: &Path, start: &str) {
         {
             tracing::debug!("{}: {error}", shown(&entry.path()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn file(dir: &tempfile::TempDir) -> Own {
+        Own::new(dir.path().join("home/own.json"), 64, "remove something")
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = file(&dir);
+        assert_eq!(own.read().unwrap().text, None);
+        own.edit(|text| Ok((Some(format!("{}a", text.unwrap_or_default())), ()))).unwrap();
+        own.edit(|text| Ok((Some(format!("{}b", text.unwrap_or_default())), ()))).unwrap();
+        assert_eq!(own.read().unwrap().text.as_deref(), Some("ab"));
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(own.path()), mode(own.path().parent().unwrap())), (0o600, 0o700));
+        let full = own.edit(|_| Ok((Some("x".repeat(65)), ()))).unwrap_err().to_string();
+        assert!(full.ends_with("own.json is full; remove something"), "{full}");
+        assert_eq!(own.read().unwrap().text.as_deref(), Some("ab"));
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_believed_and_what_they_may_read_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = file(&dir);
+        own.edit(|_| Ok((Some("a".to_owned()), ()))).unwrap();
+        for (mode, believed) in [(0o644, true), (0o660, false), (0o602, false)] {
+            std::fs::set_permissions(own.path(), Permissions::from_mode(mode)).unwrap();
+            let read = own.read();
+            assert_eq!(read.is_ok(), believed, "{mode:o}: {read:?}");
+            if believed {
+                assert_eq!(own.path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            }
+        }
+        std::fs::remove_file(own.path()).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), own.path()).unwrap();
+        assert!(own.edit(|_| Ok((Some("a".to_owned()), ()))).is_err(), "a link that leads nowhere is no file");
     }
 }

@@ -1,0 +1,199 @@
+//! `vance-brain secret`: what server packs and settings name by `{{secret:NAME}}`. Values come from standard input and go nowhere else.
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use serde_json::{Value, json};
+use vance_shared::show::plain;
+use zeroize::Zeroizing;
+
+use super::args::SecretCommand;
+use super::{EXIT_FAILED, EXIT_OK, EXIT_USAGE, Screen, at_home};
+use crate::home::Home;
+use crate::hub::now_ms;
+use crate::rows::time;
+use crate::secrets::unset;
+use crate::secrets::{MAX_VALUE_BYTES, Vault, VaultError};
+
+pub(super) fn run(json: bool, command: SecretCommand) -> u8 {
+    match command {
+        SecretCommand::Set { name, home } => at_home(json, home, |home, screen| {
+            let value = match typed(&name, screen)? {
+                Ok(value) => value,
+                Err(error) => {
+                    let text = format!("standard input: {error}");
+                    return screen.failure("stdin", &text, &Value::Null).map(|()| EXIT_FAILED);
+                }
+            };
+            set(home, &name, &value, screen)
+        }),
+        SecretCommand::List(home) => at_home(json, home, list),
+        SecretCommand::Rm { name, home } => at_home(json, home, |home, screen| rm(home, &name, screen)),
+        SecretCommand::Rotate(home) => at_home(json, home, rotate),
+    }
+}
+
+fn vault(home: &Home) -> Vault {
+    Vault::new(&home.data())
+}
+
+/// The value: a line that does not show, or all of standard input but a line break at its end.
+fn typed(name: &str, screen: &mut Screen<'_>) -> io::Result<io::Result<Zeroizing<String>>> {
+    let stdin = io::stdin();
+    let mut value = Zeroizing::new(String::new());
+    let read = if stdin.is_terminal() {
+        write!(screen.remarks, "Value of {} (it does not show): ", plain(name))?;
+        screen.remarks.flush()?;
+        let quiet = Quiet::new();
+        let read = quiet.and_then(|_quiet| stdin.read_line(&mut value));
+        screen.remark("")?;
+        read
+    } else {
+        stdin.lock().take(MAX_VALUE_BYTES as u64 + 3).read_to_string(&mut value)
+    };
+    let kept = value.strip_suffix('\n').map_or(value.len(), |line| line.strip_suffix('\r').unwrap_or(line).len());
+    value.truncate(kept);
+    Ok(read.map(|_| value))
+}
+
+/// A terminal that does not show what is typed, until this goes.
+struct Quiet(Termios);
+
+impl Quiet {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &quiet)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if let Err(error) = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0) {
+            tracing::warn!(%error, "the terminal does not show what is typed; `stty echo` mends that");
+        }
+    }
+}
+
+fn set(home: &Home, name: &str, value: &str, screen: &mut Screen<'_>) -> io::Result<u8> {
+    if let Err(error) = home.prepare() {
+        return screen.failure("home", &error.to_string(), &Value::Null).map(|()| EXIT_FAILED);
+    }
+    if let Err(error) = vault(home).set(name, value, &time(now_ms())) {
+        return failed(&error, screen);
+    }
+    if screen.json {
+        screen.line(&json!({ "set": name }).to_string())?;
+    } else {
+        screen.line(&format!("{name} is set"))?;
+    }
+    Ok(EXIT_OK)
+}
+
+fn list(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
+    let secrets = match vault(home).list() {
+        Ok(secrets) => secrets,
+        Err(error) => return failed(&error, screen),
+    };
+    let unset = unset::find(home, &crate::home::load(home));
+    if screen.json {
+        let shown: Vec<Value> = secrets
+            .iter()
+            .map(|s| json!({ "name": s.name, "version": s.version, "changed_at": s.changed_at }))
+            .collect();
+        screen.line(&json!({ "secrets": shown, "unset": unset }).to_string())?;
+        return Ok(EXIT_OK);
+    }
+    let width = secrets.iter().map(|secret| secret.name.len()).max().unwrap_or_default();
+    for secret in &secrets {
+        screen.line(&format!("{:width$}  {}", secret.name, plain(&secret.changed_at)))?;
+    }
+    if secrets.is_empty() {
+        screen.remark("no secrets; `vance-brain secret set NAME` sets one")?;
+    }
+    for problem in unset {
+        screen.remark(&problem.to_string())?;
+    }
+    Ok(EXIT_OK)
+}
+
+fn rm(home: &Home, name: &str, screen: &mut Screen<'_>) -> io::Result<u8> {
+    match vault(home).remove(name) {
+        Ok(true) if screen.json => screen.line(&json!({ "removed": name }).to_string())?,
+        Ok(true) => screen.line(&format!("{name} is removed"))?,
+        Ok(false) => {
+            let text = format!("there is no secret {}", vance_shared::show::quoted(name, 80));
+            return screen.failure("secret_not_found", &text, &Value::Null).map(|()| EXIT_FAILED);
+        }
+        Err(error) => return failed(&error, screen),
+    }
+    Ok(EXIT_OK)
+}
+
+fn rotate(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
+    match vault(home).rotate() {
+        Ok(records) if screen.json => screen.line(&json!({ "rotated": records }).to_string())?,
+        Ok(records) => screen.line(&format!("another master key wraps {records} record(s) now"))?,
+        Err(error) => return failed(&error, screen),
+    }
+    Ok(EXIT_OK)
+}
+
+fn failed(error: &VaultError, screen: &mut Screen<'_>) -> io::Result<u8> {
+    let (code, exit) = match error {
+        VaultError::BadName(_) => ("bad_name", EXIT_USAGE),
+        VaultError::BadValue(_) => ("bad_value", EXIT_USAGE),
+        VaultError::Unset(_) => ("secret_not_found", EXIT_FAILED),
+        VaultError::NoMaster { .. } => ("no_master_key", EXIT_FAILED),
+        VaultError::Distrust(_) | VaultError::NoRandomness(_) | VaultError::Broken(_) => ("vault", EXIT_FAILED),
+    };
+    screen.failure(code, &error.to_string(), &Value::Null).map(|()| exit)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn run(json: bool, command: impl FnOnce(&mut Screen<'_>) -> io::Result<u8>) -> (u8, String, String) {
+        let (mut out, mut remarks) = (Vec::new(), Vec::new());
+        let exit = command(&mut Screen { out: &mut out, remarks: &mut remarks, json }).unwrap();
+        (exit, String::from_utf8(out).unwrap(), String::from_utf8(remarks).unwrap())
+    }
+
+    #[test]
+    fn commands_say_names_and_what_is_missing_and_never_a_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::resolve(Some(&dir.path().join("h")), |_| None).unwrap();
+        home.prepare().unwrap();
+        std::fs::create_dir(home.packs()).unwrap();
+        let pack = "{\"name\": \"jira\", \"type\": \"mcp_server\", \"parameters\": {\n\"transport\": \"http\", \"url\": \"https://j/mcp\",\n\"headers\": {\"X-A\": \"{{secret:A}}\", \"X-B\": \"{{secret:B}}\"}}}";
+        std::fs::write(home.packs().join("jira.json"), pack).unwrap();
+        let mut all = String::new();
+        let mut say = |json: bool, command: &dyn Fn(&mut Screen<'_>) -> io::Result<u8>| {
+            let (exit, out, remarks) = run(json, command);
+            all += &format!("{out}{remarks}");
+            (exit, out, remarks)
+        };
+        let (exit, _, remarks) = say(false, &|screen| list(&home, screen));
+        assert!(exit == 0 && remarks.contains("no secrets"), "{remarks}");
+        let line = "jira.json:3: the secret B is not set: run `vance-brain secret set B`";
+        assert!(remarks.contains(line), "{remarks}");
+        assert_eq!(say(false, &|screen| set(&home, "A", "hunter2", screen)).1, "A is set\n");
+        let (_, out, _) = say(true, &|screen| list(&home, screen));
+        let listed: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (listed["secrets"][0]["name"].as_str(), listed["unset"].as_array().map(Vec::len)),
+            (Some("A"), Some(1))
+        );
+        let (exit, out, _) = say(true, &|screen| crate::cli::check::check(&home, screen));
+        assert!(exit == 2 && out.contains("the secret B is not set") && !out.contains("the secret A"), "{out}");
+        assert_eq!(say(false, &|screen| rotate(&home, screen)).1, "another master key wraps 1 record(s) now\n");
+        assert_eq!(say(false, &|screen| rm(&home, "A", screen)).0, 0);
+        assert_eq!(say(false, &|screen| rm(&home, "A", screen)).0, 1);
+        assert_eq!(say(false, &|screen| set(&home, "a b", "hunter2", screen)).0, 2);
+        assert!(!all.contains("hunter2"), "{all}");
+    }
+}
