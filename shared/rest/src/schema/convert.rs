@@ -193,10 +193,10 @@ impl<'d> Converter<'d> {
             Value::Bool(truth) => return Value::Bool(*truth),
             Value::Object(_) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => return json!({}),
         };
-        if place.form.is_some() {
-            if let Some(form) = self.in_form(schema, place) {
-                return form;
-            }
+        if place.form.is_some()
+            && let Some(form) = self.in_form(schema, place)
+        {
+            return form;
         }
         if is_file(fields) {
             return self.file();
