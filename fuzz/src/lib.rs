@@ -10,7 +10,9 @@ use vance_shared::launch::Origin;
 use vance_shared::pack::{PackBody, parse_pack};
 use vance_shared::wire::{Decoded, decode_to_brain, decode_to_foot, encode};
 
+mod rest;
 mod store;
+pub use rest::{openapi, request};
 
 /// A pack file: it is there exactly if nothing is wrong, and its reach can be shown on a line.
 pub fn pack(text: &str) {

@@ -258,6 +258,7 @@ impl Loader<'_> {
         let (mut template, placeholders) = cut::template(raw.path);
         cut::settle_path(&mut parameters, &placeholders);
         parameters.retain(|parameter| !self.covered.covers(parameter.place, &parameter.wire));
+        cut::settle_headers(&mut parameters)?;
         let wires: Vec<names::Wire<'_>> =
             parameters.iter().map(|parameter| (parameter.wire.as_str(), parameter.place.word())).collect();
         let arguments = names::argument_names(&wires);
@@ -283,7 +284,7 @@ impl Loader<'_> {
         let replay = if method == "DELETE" || method == "PUT" { Replay::Safe } else { replay };
         Ok(Some(Operation {
             description: description(raw, &method, deprecated),
-            deferred: self.by_either(&self.plan.deferred_overrides, id.as_deref(), &sub_tool).copied().unwrap_or(false),
+            deferred: self.by_either(&self.plan.deferred_overrides, id.as_deref(), &sub_tool).copied(),
             tags: tags.iter().map(|tag| text::clean(tag, 100)).collect(),
             path: raw.path.to_owned(),
             built: OnceLock::new(),
@@ -394,3 +395,6 @@ fn description(raw: &RawOperation<'_>, method: &str, deprecated: bool) -> String
     }
     text::clean(&said, text::TOOL_CHARS)
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,6 +233,20 @@ pub(crate) fn settle_path(parameters: &mut Vec<Parameter>, placeholders: &[Strin
     }
 }
 
+/// Headers whose names no header can have are left out, or cost the operation where they are required.
+pub(crate) fn settle_headers(parameters: &mut Vec<Parameter>) -> Result<(), String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let broken = |parameter: &Parameter| parameter.place == Place::Header && !parameter.wire.bytes().all(token);
+    if let Some(parameter) = parameters.iter().find(|parameter| broken(parameter) && parameter.required) {
+        return Err(format!(
+            "the header {} has a name that cannot be sent",
+            vance_shared::show::quoted(&parameter.wire, 60)
+        ));
+    }
+    parameters.retain(|parameter| !broken(parameter));
+    Ok(())
+}
+
 /// Turns the placeholders' indices of a template into those of the parameters.
 pub(crate) fn number(
     template: &mut [crate::operation::Piece],

@@ -77,12 +77,30 @@ pub fn offered(api: &Api) -> Offered {
     }
 }
 
-/// The tools that a pack offers.
+/// The tools that a pack offers. What the pack says of single operations wins: one that is deferred is only found by search, and
+/// one that is not is offered in any case.
 pub fn tools(api: &Api) -> Vec<ToolSpec> {
-    match offered(api) {
-        Offered::Tools => api.operations().iter().map(|operation| spec(api, operation)).collect(),
-        Offered::Search => Meta::ALL.iter().filter_map(|meta| meta_spec(api, *meta)).collect(),
+    let offered = offered(api);
+    let mut specs: Vec<ToolSpec> =
+        api.operations().iter().filter(|op| is_listed(op, offered)).map(|operation| spec(api, operation)).collect();
+    if searches(api, offered) {
+        let metas: Vec<ToolSpec> = Meta::ALL.iter().filter_map(|meta| meta_spec(api, *meta)).collect();
+        specs.extend(
+            metas
+                .into_iter()
+                .filter(|meta| api.operation(meta.name.as_str()).is_none_or(|op| !is_listed(op, offered)))
+                .collect::<Vec<_>>(),
+        );
     }
+    specs
+}
+
+fn is_listed(operation: &Operation, offered: Offered) -> bool {
+    !operation.deferred.unwrap_or(offered == Offered::Search)
+}
+
+fn searches(api: &Api, offered: Offered) -> bool {
+    offered == Offered::Search || api.operations().iter().any(|operation| operation.deferred == Some(true))
 }
 
 /// One operation as a tool.
@@ -101,8 +119,12 @@ pub fn spec(api: &Api, operation: &Operation) -> ToolSpec {
 
 /// What a call of a sub-tool means. An operation's own name works whatever is offered.
 pub fn called<'a>(api: &'a Api, sub_tool: &str, arguments: &Value) -> Result<Called<'a>, Fault> {
-    let meta = Meta::ALL.into_iter().find(|meta| meta.name() == sub_tool);
-    match meta.filter(|_| offered(api) == Offered::Search) {
+    let meta = Meta::ALL.into_iter().find(|meta| meta.name() == sub_tool).filter(|_| {
+        let offered = offered(api);
+        let own = api.operations().iter().find(|operation| operation.sub_tool() == sub_tool);
+        searches(api, offered) && own.is_none_or(|own| !is_listed(own, offered))
+    });
+    match meta {
         None => Ok(Called::Operation(find(api, sub_tool)?, arguments.clone())),
         Some(meta) => {
             check_arguments(&Raw::from(schema(meta)), arguments)?;

@@ -33,8 +33,8 @@ pub struct Operation {
     pub replay: Replay,
     /// The document says so.
     pub deprecated: bool,
-    /// Only found by search, as the pack says.
-    pub deferred: bool,
+    /// Whether it is only found by search, if the pack says so or not so.
+    pub deferred: Option<bool>,
     pub(crate) template: Vec<Piece>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,

@@ -71,6 +71,33 @@ fn a_thousand_operations_are_found_described_and_called() {
 }
 
 #[test]
+fn the_pack_says_which_operations_are_only_found_by_search() {
+    let mut plan = RestPlan::new(PackName::parse("p").unwrap(), Origin::Global, Spec::Inline(Value::Null));
+    let operation = |id: &str| json!({"get": {"operationId": id}});
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}],
+        "paths": {"/a": operation("a"), "/b": operation("b"), "/s": operation("search")}});
+    for (exposure, deferred, want) in [
+        (Exposure::Auto, vec![], vec!["p__a", "p__b", "p__search"]),
+        (Exposure::Auto, vec![("b", true)], vec!["p__a", "p__search", "p__describe", "p__call"]),
+        (Exposure::Search, vec![("a", false)], vec!["p__a", "p__search", "p__describe", "p__call"]),
+    ] {
+        plan.exposure = exposure;
+        plan.deferred_overrides = deferred.into_iter().map(|(name, is)| (name.to_owned(), is)).collect();
+        let api = Api::load(Document::from_value(document.clone(), None).unwrap(), &plan);
+        let names: Vec<String> = tools(&api).iter().map(|tool| tool.name.to_string()).collect();
+        assert_eq!(names, want, "{exposure:?}");
+        for (name, spec) in names.iter().zip(tools(&api)) {
+            // A name never means two things.
+            let sub = name.trim_start_matches("p__");
+            let arguments = json!({"names": ["a"], "name": "a"});
+            let arguments = if sub == "search" { json!({}) } else { arguments };
+            let answered = matches!(called(&api, sub, &arguments), Ok(Called::Answer(_)));
+            assert_eq!(answered, sub == "search" && spec.description.starts_with("Searches"), "{name}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_with_what_is_near() {
     let api = api(70, Exposure::Auto);
     for (tool, arguments, want) in [

@@ -1,1 +1,300 @@
 #![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use vance_shared::launch::Origin;
+use vance_shared::launch::rest::{Credential, RestAuth, RestOAuth, RestPlan, Spec};
+use vance_shared::names::PackName;
+
+use super::*;
+use crate::document::Document;
+
+fn plan() -> RestPlan {
+    RestPlan::new(PackName::parse("p").unwrap(), Origin::Global, Spec::Inline(Value::Null))
+}
+
+fn load(document: Value, plan: &RestPlan) -> (Api, Settings) {
+    let expand = |text: &str| match text {
+        "${env:UNSET}" => Err("environment variable UNSET is not set".to_owned()),
+        text => Ok(text.replace("${env:K}", "k3y")),
+    };
+    (Api::load(Document::from_value(document, None).unwrap(), plan), Settings::of(plan, &expand))
+}
+
+fn built_with(api: &Api, settings: &Settings, arguments: &Value, tokens: &[(&str, &str)]) -> Result<Request, Fault> {
+    let tokens = tokens.iter().map(|(key, token)| ((*key).to_owned(), (*token).to_owned())).collect();
+    let context = Context { settings, tokens: &tokens, files: Files::Planned, call_id: Some("call-1") };
+    build(api, &api.operations()[0], arguments, context)
+}
+
+/// One GET operation below `/a`.
+fn get(operation: Value) -> Value {
+    document("/a", "get", operation)
+}
+
+fn document(path: &str, method: &str, operation: Value) -> Value {
+    json!({"openapi": "3.1.0", "servers": [{"url": "https://api.example.com/v1"}], "paths": {path: {method: operation}}})
+}
+
+fn url_of(parameter: Value, value: &Value) -> String {
+    let path = if parameter["in"] == "path" { "/a/{x}" } else { "/a" };
+    let (api, settings) = load(document(path, "get", json!({"parameters": [parameter]})), &plan());
+    let request =
+        built_with(&api, &settings, &json!({"x": value}), &[]).unwrap_or_else(|fault| panic!("{}", fault.message));
+    let cookie = request.headers.iter().find(|(name, _)| name == "cookie" || name == "x");
+    let url = request.url.as_str().trim_start_matches("https://api.example.com/v1/a").to_owned();
+    cookie.map_or(url, |(_, value)| value.clone())
+}
+
+#[test]
+fn every_style_writes_texts_lists_and_objects() {
+    let (text, list, object) = (json!("a b"), json!(["a", "b,c", null, 1]), json!({"k": "v w", "n": null, "l": [1]}));
+    for (place, style, explode, wants) in [
+        ("path", "simple", false, ["/a%20b", "/a,b%2Cc,1", "/k,v%20w,l,%5B1%5D"]),
+        ("path", "simple", true, ["/a%20b", "/a,b%2Cc,1", "/k=v%20w,l=%5B1%5D"]),
+        ("path", "label", false, ["/.a%20b", "/.a,b%2Cc,1", "/.k,v%20w,l,%5B1%5D"]),
+        ("path", "label", true, ["/.a%20b", "/.a.b%2Cc.1", "/.k=v%20w.l=%5B1%5D"]),
+        ("path", "matrix", false, ["/;x=a%20b", "/;x=a,b%2Cc,1", "/;x=k,v%20w,l,%5B1%5D"]),
+        ("path", "matrix", true, ["/;x=a%20b", "/;x=a;x=b%2Cc;x=1", "/;k=v%20w;l=%5B1%5D"]),
+        ("query", "form", true, ["?x=a%20b", "?x=a&x=b%2Cc&x=1", "?k=v%20w&l=%5B1%5D"]),
+        ("query", "form", false, ["?x=a%20b", "?x=a,b%2Cc,1", "?x=k,v%20w,l,%5B1%5D"]),
+        ("query", "spaceDelimited", false, ["?x=a%20b", "?x=a%20b%2Cc%201", "?x=k%20v%20w%20l%20%5B1%5D"]),
+        ("query", "pipeDelimited", false, ["?x=a%20b", "?x=a%7Cb%2Cc%7C1", "?x=k%7Cv%20w%7Cl%7C%5B1%5D"]),
+        (
+            "query",
+            "deepObject",
+            true,
+            ["?x=a%20b", "?x%5B%5D=a&x%5B%5D=b%2Cc&x%5B%5D=1", "?x%5Bk%5D=v%20w&x%5Bl%5D%5B%5D=1"],
+        ),
+        ("header", "simple", false, ["a b", "a,b,c,1", "k,v w,l,[1]"]),
+        ("header", "simple", true, ["a b", "a,b,c,1", "k=v w,l=[1]"]),
+        ("cookie", "form", true, ["x=a%20b", "x=a; x=b%2Cc; x=1", "k=v%20w; l=%5B1%5D"]),
+        ("cookie", "form", false, ["x=a%20b", "x=a,b%2Cc,1", "x=k,v%20w,l,%5B1%5D"]),
+    ] {
+        for (value, want) in [&text, &list, &object].into_iter().zip(wants) {
+            let parameter = json!({"name": "x", "in": place, "required": true, "style": style, "explode": explode});
+            assert_eq!(url_of(parameter, value), want, "{place} {style} {explode} {value}");
+        }
+    }
+}
+
+#[test]
+fn contents_and_reserved_characters_are_written_as_the_document_says() {
+    let json_content = json!({"name": "x", "in": "query", "content": {"application/json": {}}});
+    assert_eq!(url_of(json_content, &json!({"a": [1]})), "?x=%7B%22a%22%3A%5B1%5D%7D");
+    let reserved = json!({"name": "x", "in": "query", "allowReserved": true});
+    assert_eq!(url_of(reserved, &json!("a/b?c=d&e#f,g")), "?x=a/b?c%3Dd%26e%23f,g");
+    let (api, settings) = load(document("/a?Action=x&v={v}#Action=x", "get", json!({})), &plan());
+    let request = built_with(&api, &settings, &json!({"v": "1&w=2"}), &[]).unwrap();
+    assert_eq!(request.url.as_str(), "https://api.example.com/v1/a?Action=x&v=1%26w%3D2");
+}
+
+#[test]
+fn a_body_is_sent_as_its_type_says() {
+    for (media_type, body, sent, want) in [
+        ("application/json", json!([1]), "application/json", json!([1])),
+        ("*/*", json!("x"), "application/json", json!("x")),
+        ("text/csv", json!("a,b"), "text/csv", json!("a,b")),
+        ("application/octet-stream", json!({"base64": "aGk=", "contentType": "image/png"}), "image/png", json!("hi")),
+        ("image/*", json!({"text": "hi"}), "application/octet-stream", json!("hi")),
+        ("application/zip", json!({"path": "/x/a.zip"}), "application/zip", json!({"path": "/x/a.zip"})),
+        (
+            "application/x-www-form-urlencoded",
+            json!({"a": [1, 2], "b": null, "c": {"d": 1}}),
+            "application/x-www-form-urlencoded",
+            json!("a=1&a=2&c=%7B%22d%22%3A1%7D"),
+        ),
+        (
+            "multipart/form-data",
+            json!({"f": {"path": "/x/y.png"}, "n": 1}),
+            "multipart/form-data",
+            json!([{"name": "f", "filename": "y.png", "contentType": "image/png", "data": {"path": "/x/y.png"}}, {"name": "n", "data": "1"}]),
+        ),
+    ] {
+        let (api, settings) =
+            load(document("/a", "post", json!({"requestBody": {"content": {media_type: {}}}})), &plan());
+        let request = built_with(&api, &settings, &json!({"body": body}), &[])
+            .unwrap_or_else(|fault| panic!("{media_type}: {}", fault.message));
+        let shown = request.to_json();
+        assert_eq!((shown["headers"]["content-type"].as_str(), &shown["body"]), (Some(sent), &want), "{media_type}");
+    }
+}
+
+#[test]
+fn what_the_pack_and_the_document_say_about_headers_is_sent() {
+    let parameters =
+        json!([{"name": "Idempotency-Key", "in": "header", "required": true}, {"name": "X-Fixed", "in": "header"}]);
+    let responses = json!({"200": {"content": {"application/vnd.a+json": {}, "text/html": {}}}});
+    let mut plan = plan();
+    plan.headers = [("X-Fixed", "f"), ("X-Secret", "${env:K}")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+    let (api, settings) =
+        load(document("/a", "post", json!({"parameters": parameters, "responses": responses})), &plan);
+    let header = |request: &Request, name: &str| request.to_json()["headers"][name].clone();
+    let request = built_with(&api, &settings, &json!({}), &[]).unwrap();
+    assert_eq!(header(&request, "idempotency-key"), "call-1");
+    assert_eq!((header(&request, "x-fixed"), header(&request, "x-secret")), (json!("f"), json!("k3y")));
+    assert_eq!(header(&request, "accept"), "application/vnd.a+json, */*;q=0.5");
+    let request = built_with(&api, &settings, &json!({"Idempotency-Key": "mine"}), &[]).unwrap();
+    assert_eq!(header(&request, "idempotency-key"), "mine");
+    assert_eq!(built_with(&api, &settings, &json!({"X-Fixed": "g"}), &[]).unwrap_err().code, "invalid_argument");
+    assert!(!format!("{request:?}").contains("k3y"), "a request does not show what it carries");
+}
+
+fn secured(security: Value) -> Value {
+    let mut document = get(
+        json!({"security": security, "parameters": [{"name": "k", "in": "query"}, {"name": "sid", "in": "cookie"}]}),
+    );
+    document["components"] = json!({"securitySchemes": {
+        "Header": {"type": "apiKey", "in": "header", "name": "X-Key"},
+        "Query": {"type": "apiKey", "in": "query", "name": "k"},
+        "Cookie": {"type": "apiKey", "in": "cookie", "name": "sid"},
+        "Basic": {"type": "http", "scheme": "basic"},
+        "Bearer": {"type": "http", "scheme": "bearer"},
+        "Digest": {"type": "http", "scheme": "Digest"},
+        "OAuth": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "/token", "scopes": {}}}},
+        "Elsewhere": {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "http://evil.test/token", "scopes": {}}}},
+    }});
+    document
+}
+
+#[test]
+fn credentials_go_where_their_scheme_says_and_nothing_empty_is_sent() {
+    let value = |text: &str| Credential::Value(text.to_owned());
+    let basic = Credential::Basic { user: "u".to_owned(), password: "p".to_owned() };
+    let all = |names: &[&str]| json!([names.iter().map(|name| ((*name).to_owned(), json!([]))).collect::<Map<_, _>>()]);
+    for (security, given, want) in [
+        (all(&["Header"]), vec![("Header", value("v"))], Ok("x-key=v")),
+        (all(&["Query"]), vec![("Query", value("v&w"))], Ok("?k=v%26w")),
+        (all(&["Cookie"]), vec![("Cookie", value("v;w"))], Ok("cookie=sid=v%3Bw")),
+        (all(&["Basic"]), vec![("Basic", basic.clone())], Ok("authorization=Basic dTpw")),
+        (all(&["Bearer"]), vec![("Bearer", Credential::Token("${env:K}".to_owned()))], Ok("authorization=Bearer k3y")),
+        (all(&["Digest"]), vec![("Digest", value("x"))], Ok("authorization=Digest x")),
+        (all(&["OAuth"]), vec![("OAuth", Credential::Token("t".to_owned()))], Ok("authorization=Bearer t")),
+        (all(&["Header", "Query"]), vec![("Header", value("a")), ("Query", value("b"))], Ok("?k=b x-key=a")),
+        (json!([{"Bearer": []}, {"Header": []}]), vec![("Header", value("v"))], Ok("x-key=v")),
+        (json!([{"Bearer": []}, {}]), vec![("Header", value("v"))], Ok("")),
+        (json!([]), vec![("Header", value("v"))], Ok("")),
+        (Value::Null, vec![("Header", value("v"))], Ok("x-key=v")),
+        (all(&["Bearer"]), vec![("Header", value("v"))], Err(("auth_missing", "set `auth.schemes` for Bearer"))),
+        (
+            all(&["Header"]),
+            vec![("Header", value("${env:UNSET}"))],
+            Err(("auth_missing", "environment variable UNSET is not set")),
+        ),
+        (all(&["Header"]), vec![("Header", basic)], Err(("auth_missing", "needs `value`"))),
+        (all(&["Header"]), vec![("Header", value("a\nb"))], Err(("auth_failed", "no header can carry"))),
+    ] {
+        let mut plan = plan();
+        plan.auth = RestAuth::Schemes(given.into_iter().map(|(name, given)| (name.to_owned(), given)).collect());
+        let (api, settings) = load(secured(security.clone()), &plan);
+        match (built_with(&api, &settings, &json!({}), &[]), want) {
+            (Ok(request), Ok(want)) => {
+                let query = request.url.query().map(|query| format!("?{query}"));
+                let headers = request.headers.iter().filter(|(name, _)| name != "accept");
+                let shown = query.into_iter().chain(headers.map(|(name, value)| format!("{name}={value}")));
+                assert_eq!(shown.collect::<Vec<_>>().join(" "), want, "{security}");
+            }
+            (Err(fault), Err((code, part))) => {
+                assert!(fault.code == code && fault.message.contains(part), "{security}: {fault:?}");
+            }
+            (got, _) => panic!("{security}: {:?}", got.map(|request| request.to_json())),
+        }
+    }
+}
+
+#[test]
+fn tokens_are_asked_for_where_the_pack_or_the_documents_own_host_says() {
+    let oauth = |token_url: Option<&str>| RestOAuth {
+        client_id: "i".to_owned(),
+        client_secret: Some("${env:K}".to_owned()),
+        token_url: token_url.map(str::to_owned),
+        ..RestOAuth::default()
+    };
+    let mut plan = plan();
+    plan.allowed_hosts = Some(Vec::new());
+    for (scheme, token_url, want) in [
+        ("OAuth", None, Ok("https://api.example.com/token")),
+        ("OAuth", Some("https://login.example/t"), Ok("https://login.example/t")),
+        ("Elsewhere", None, Err("auth_failed")),
+        ("Bearer", None, Err("auth_failed")),
+    ] {
+        let credential = Credential::OAuth(oauth(token_url));
+        plan.auth = RestAuth::Schemes([(scheme.to_owned(), credential)].into());
+        let (api, settings) = load(secured(json!([{scheme: ["read"]}])), &plan);
+        match (tokens(&api, &api.operations()[0], &settings), want) {
+            (Ok(needs), Ok(want)) => {
+                let [need] = needs.as_slice() else { panic!("{needs:?}") };
+                assert_eq!((need.endpoint.as_str(), need.client_secret.as_deref()), (want, Some("k3y")));
+                assert_eq!(need.scopes, ["read"]);
+                assert!(!format!("{need:?}").contains("k3y"));
+                let request = built_with(&api, &settings, &json!({}), &[(need.key.as_str(), "t")]).unwrap();
+                assert!(request.headers.contains(&("authorization".to_owned(), "Bearer t".to_owned())));
+                assert_eq!(built_with(&api, &settings, &json!({}), &[]).unwrap_err().code, "auth_failed");
+            }
+            (Err(fault), Err(code)) => assert_eq!(fault.code, code),
+            (got, _) => panic!("{scheme}: {got:?}"),
+        }
+    }
+}
+
+#[test]
+fn requests_go_to_hosts_that_the_pack_means() {
+    let elsewhere = get(json!({"servers": [{"url": "https://other.example/x"}]}));
+    let plain =
+        json!({"openapi": "3.0.0", "servers": [{"url": "http://api.example.com"}], "paths": {"/a": {"get": {}}}});
+    let local =
+        json!({"openapi": "3.0.0", "servers": [{"url": "http://localhost:1/b/"}], "paths": {"/a": {"get": {}}}});
+    let none = json!({"openapi": "3.0.0", "paths": {"/a": {"get": {}}}});
+    let credentials =
+        json!({"openapi": "3.0.0", "servers": [{"url": "https://u:p@api.example.com"}], "paths": {"/a": {"get": {}}}});
+    type Change = fn(&mut RestPlan);
+    let cases: [(&Value, Change, Result<&str, &str>); 13] = [
+        (&elsewhere, |_| {}, Ok("https://other.example/x/a")),
+        (&elsewhere, |plan| plan.origin = Origin::Project, Err("host_not_allowed")),
+        (&elsewhere, |plan| plan.spec = Spec::Url("https://s.example".to_owned()), Err("host_not_allowed")),
+        (&elsewhere, |plan| plan.allowed_hosts = Some(vec![]), Err("host_not_allowed")),
+        (
+            &elsewhere,
+            |plan| plan.allowed_hosts = Some(vec!["other.example".to_owned()]),
+            Ok("https://other.example/x/a"),
+        ),
+        (
+            &elsewhere,
+            |plan| plan.base_url = Some("https://b.example/c?t=${env:K}".to_owned()),
+            Ok("https://b.example/c/a?t=k3y"),
+        ),
+        (&elsewhere, |plan| plan.base_url = Some("${env:UNSET}".to_owned()), Err("auth_missing")),
+        (&elsewhere, |plan| plan.base_url = Some("ftp://${env:K}".to_owned()), Err("no_server")),
+        (&plain, |_| {}, Err("no_server")),
+        (&plain, |plan| plan.allow_insecure_http = true, Ok("http://api.example.com/a")),
+        (&local, |_| {}, Ok("http://localhost:1/b/a")),
+        (&none, |_| {}, Err("no_server")),
+        (&credentials, |_| {}, Err("no_server")),
+    ];
+    for (at, (document, change, want)) in cases.into_iter().enumerate() {
+        let mut plan = plan();
+        change(&mut plan);
+        let (api, settings) = load(document.clone(), &plan);
+        let got = built_with(&api, &settings, &json!({}), &[]);
+        let got = got.as_ref().map(|request| request.url.as_str()).map_err(|fault| fault.code.as_str());
+        assert_eq!(got, want, "{at}");
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_named() {
+    let operation = json!({"parameters": [{"name": "count", "in": "query", "schema": {"type": "integer"}}, {"name": "X-H", "in": "header"}]});
+    let (api, settings) = load(get(operation), &plan());
+    for (arguments, want) in [
+        (json!({"count": "many"}), "arguments/count"),
+        (json!({"conut": 1}), "there is no argument 'conut', did you mean count?; known: count, X-H"),
+        (json!([1]), "the arguments are no object"),
+        (json!({"X-H": "a\u{0}"}), "'X-H' holds characters that no header can carry"),
+        (json!({"X-H": "ä"}), "'X-H' holds characters that no header can carry"),
+    ] {
+        let fault = built_with(&api, &settings, &arguments, &[]).unwrap_err();
+        assert!(fault.code == "invalid_argument" && fault.message.contains(want), "{}", fault.message);
+    }
+    let request = built_with(&api, &settings, &json!({"count": "3"}), &[]).unwrap();
+    assert_eq!(request.url.query(), Some("count=3"), "a text that can only mean a number");
+    assert!(built_with(&api, &settings, &Value::Null, &[]).is_ok());
+}

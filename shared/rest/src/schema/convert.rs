@@ -11,8 +11,11 @@ use crate::raw::truth;
 
 /// Deepest nesting of what is written inline.
 const MAX_INLINE: usize = 48;
-/// How far `allOf` is searched for what is read-only.
+/// How far `allOf` is searched for what is read-only, and how many branches in all.
 const MAX_SEARCH: usize = 6;
+const MAX_BRANCHES: usize = 100;
+/// Schemas of one operation that are looked at: no tool that can be used has more, and documents repeat large ones in every operation.
+const MAX_PLACES: usize = 20_000;
 /// The pointer under which the definition of a file is known.
 const FILE: &str = "file";
 
@@ -38,6 +41,8 @@ pub(super) struct Converter<'d> {
     definitions: Map<String, Value>,
     /// Beyond this nothing more is converted: it would be dropped again.
     most_bytes: usize,
+    /// Schemas that may still be looked at.
+    places: usize,
 }
 
 impl<'d> Converter<'d> {
@@ -49,6 +54,7 @@ impl<'d> Converter<'d> {
             queue: VecDeque::new(),
             definitions: Map::new(),
             most_bytes: most_bytes.saturating_mul(3),
+            places: MAX_PLACES,
         }
     }
 
@@ -188,15 +194,16 @@ impl<'d> Converter<'d> {
     }
 
     fn at(&mut self, schema: &Value, place: Place<'_>) -> Value {
+        self.places = self.places.saturating_sub(1);
         let fields = match schema {
-            Value::Object(fields) if place.depth <= MAX_INLINE => fields,
+            Value::Object(fields) if place.depth <= MAX_INLINE && self.places > 0 => fields,
             Value::Bool(truth) => return Value::Bool(*truth),
             Value::Object(_) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => return json!({}),
         };
-        if place.form.is_some() {
-            if let Some(form) = self.in_form(schema, place) {
-                return form;
-            }
+        if place.form.is_some()
+            && let Some(form) = self.in_form(schema, place)
+        {
+            return form;
         }
         if is_file(fields) {
             return self.file();
@@ -284,8 +291,8 @@ impl<'d> Converter<'d> {
 
     fn keywords(&mut self, fields: &Map<String, Value>, place: Place<'_>) -> Map<String, Value> {
         let mut out = Map::new();
-        let mut hidden = place.hidden.clone();
-        self.read_only(fields, &mut hidden, 0);
+        let (mut hidden, mut branches) = (place.hidden.clone(), MAX_BRANCHES);
+        self.read_only(fields, &mut hidden, 0, &mut branches);
         let deeper = Place { depth: place.depth + 1, form: None, hidden: &BTreeSet::new() };
         for (key, value) in fields {
             let keyword = key.as_str();
@@ -338,7 +345,9 @@ impl<'d> Converter<'d> {
                         out.insert(key.clone(), Value::Array(choices));
                     }
                 }
-                ("example", value) if !fields.contains_key("examples") => {
+                ("example", value)
+                    if !fields.contains_key("examples") && walk::fits(value, keywords::MAX_VALUE_BYTES) =>
+                {
                     out.insert("examples".to_owned(), Value::Array(vec![value.clone()]));
                 }
                 // Bounds that are truths in 2.0 and 3.0.
@@ -373,7 +382,7 @@ impl<'d> Converter<'d> {
     }
 
     /// Names of read-only properties, here and in what `allOf` adds.
-    fn read_only(&self, fields: &Map<String, Value>, names: &mut BTreeSet<String>, depth: usize) {
+    fn read_only(&self, fields: &Map<String, Value>, names: &mut BTreeSet<String>, depth: usize, left: &mut usize) {
         if depth > MAX_SEARCH || (depth == 0 && !fields.contains_key("required") && !fields.contains_key("allOf")) {
             return;
         }
@@ -383,8 +392,12 @@ impl<'d> Converter<'d> {
             );
         }
         for branch in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
             if let Ok(Value::Object(branch)) = self.doc.follow(branch) {
-                self.read_only(branch, names, depth + 1);
+                self.read_only(branch, names, depth + 1, left);
             }
         }
     }

@@ -2,10 +2,13 @@
 
 use serde_json::{Number, Value};
 
+use super::walk::fits;
 use crate::text;
 
 /// Values of one `enum` that are kept: more is a list that no model reads.
 const MAX_ENUM: usize = 500;
+/// The largest example, default or list of choices that is kept.
+pub(super) const MAX_VALUE_BYTES: usize = 8 * 1024;
 
 /// The value of a keyword that is kept as it is; none if it means nothing here or its value is no such value.
 pub(super) fn kept(keyword: &str, value: &Value) -> Option<Value> {
@@ -21,8 +24,11 @@ pub(super) fn kept(keyword: &str, value: &Value) -> Option<Value> {
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" | "minContains"
         | "maxContains" => count(value),
         "uniqueItems" | "deprecated" => value.as_bool().map(Value::from),
-        "const" | "default" => Some(value.clone()),
-        "examples" => value.as_array().filter(|list| !list.is_empty()).map(|list| list.clone().into()),
+        "const" | "default" => fits(value, MAX_VALUE_BYTES).then(|| value.clone()),
+        "examples" => {
+            let list = value.as_array().filter(|list| !list.is_empty() && fits(value, MAX_VALUE_BYTES))?;
+            Some(list.clone().into())
+        }
         "dependentRequired" => value
             .as_object()
             .filter(|map| map.values().all(|list| list.as_array().is_some_and(|l| l.iter().all(Value::is_string))))
@@ -69,7 +75,7 @@ pub(super) fn types(value: &Value) -> Vec<&'static str> {
 /// `enum`, bounded: none if it says nothing or too much.
 pub(super) fn choices(value: &Value) -> Option<Vec<Value>> {
     let list = value.as_array()?;
-    if list.is_empty() || list.len() > MAX_ENUM {
+    if list.is_empty() || list.len() > MAX_ENUM || !fits(value, MAX_VALUE_BYTES) {
         return None;
     }
     let mut found: Vec<Value> = Vec::with_capacity(list.len());

@@ -141,3 +141,20 @@ fn a_pattern_that_is_none_lets_the_rest_hold() {
     let checker = api.checker(&api.operations()[0]).unwrap();
     assert!(checker.check(&json!({"a": "x"})).is_ok() && checker.check(&json!({})).is_err());
 }
+
+#[test]
+fn a_document_cannot_make_work_without_end() {
+    // Each schema is all of twenty others: as many ways as there are grains of sand.
+    let mut schemas = serde_json::Map::new();
+    for n in 0..30 {
+        let all: Vec<Value> =
+            (0..20).map(|_| json!({"$ref": format!("#/components/schemas/S{}", (n + 1) % 30)})).collect();
+        schemas.insert(format!("S{n}"), json!({"allOf": all, "required": ["a"]}));
+    }
+    let inline =
+        (0..12).fold(json!({"type": "string"}), |inner, _| json!({"anyOf": [inner.clone(), inner.clone(), inner]}));
+    schemas.insert("Large".to_owned(), json!({"type": "string", "enum": (0..400).map(|n| format!("{n}{}", "x".repeat(90))).collect::<Vec<_>>(), "default": "d".repeat(100_000), "example": ["e".repeat(100_000)]}));
+    let body = json!({"properties": {"s": {"$ref": "#/components/schemas/S0"}, "i": inline, "l": {"$ref": "#/components/schemas/Large"}}});
+    let schema = schema_of("3.0.0", schemas.into(), body, |_| {});
+    assert!(schema.to_string().len() <= 32 * 1024);
+}

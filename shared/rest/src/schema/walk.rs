@@ -57,3 +57,25 @@ pub(super) fn size(value: &Value) -> usize {
         Value::Object(fields) => 2 + fields.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>(),
     }
 }
+
+/// Whether a value's JSON text has no more bytes than this; stops looking where it has.
+pub(super) fn fits(value: &Value, most: usize) -> bool {
+    fn take(value: &Value, left: &mut usize) -> Option<()> {
+        let own = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => size(value),
+            Value::String(text) => text.len() + 2,
+            Value::Array(_) | Value::Object(_) => 2,
+        };
+        *left = left.checked_sub(own)?;
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| take(item, left)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+                *left = left.checked_sub(key.len() + 3)?;
+                take(value, left)
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(()),
+        }
+    }
+    let mut left = most;
+    take(value, &mut left).is_some()
+}
