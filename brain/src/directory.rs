@@ -203,6 +203,11 @@ impl Directory {
         self.clients.get(client_id).map(|s| s.clone())
     }
 
+    /// The session to which a client is attached, if it is loaded.
+    pub fn place_of(&self, client_id: &ClientId) -> Option<Arc<SessionHandle>> {
+        self.session_of(client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()))
+    }
+
     /// Notes which life of a client says hello; false: a later one was here. Kept in memory: a hello that was sent to an
     /// earlier process of this Brain died with its connection.
     pub fn lives(&self, client_id: &ClientId, life: u64) -> bool {
@@ -224,8 +229,7 @@ impl Directory {
 
     /// A result is stored: the client, wherever it is, may forget it. If it is away, its next hello brings the call again.
     pub fn acknowledge(&self, client_id: &ClientId, call_id: CallId) {
-        let session = self.session_of(client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()));
-        if let Some(session) = session {
+        if let Some(session) = self.place_of(client_id) {
             session.actor.tell(ToSession::Ack { client_id: client_id.clone(), call_id }).ok();
         }
     }

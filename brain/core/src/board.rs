@@ -3,7 +3,7 @@
 //! The board decides, task actors run. A waiting task holds no slot. Waking is driven by the index (session and tool, or
 //! client), never by a scan over all tasks.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
@@ -12,11 +12,13 @@ use vance_shared::names::ToolName;
 use crate::spec::RunIf;
 use crate::task::{ChildrenEnd, Input, State, Wait};
 
+mod slots;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use waiting::SessionIndex;
+use slots::Ready;
+use waiting::{ClientIndex, SessionIndex};
 
 /// A task as the board takes it, new or from the store.
 #[derive(Debug, Clone)]
@@ -64,6 +66,8 @@ enum Stand {
     Ready,
     /// Has a slot.
     Running,
+    /// Looks again by itself after a pause; holds no slot meanwhile.
+    Resting,
     /// Runs through its children; holds no slot.
     Around,
     /// Waits for something outside.
@@ -81,8 +85,8 @@ struct Node {
     park_order: u64,
     /// The revision of the view on which it decided to wait.
     seen: u64,
-    /// The revision of the view that woke it last: one view wakes a task once.
-    woken_at: u64,
+    /// The view that woke it last, a session's at a revision: one view wakes a task once.
+    woken_at: Option<(SessionId, u64)>,
     /// `server_changes` when it was last told to start.
     server_seen: u64,
 }
@@ -97,10 +101,10 @@ pub struct Board {
     live: HashMap<TreeId, usize>,
     members: HashMap<TreeId, Vec<TaskId>>,
     sessions: HashMap<SessionId, SessionIndex>,
+    clients: HashMap<ClientId, ClientIndex>,
     held: HashMap<CallId, (TaskId, ClientId)>,
     held_by_client: HashMap<ClientId, BTreeSet<CallId>>,
-    ready: VecDeque<TaskId>,
-    running: usize,
+    ready: Ready,
     slots: usize,
     parks: u64,
     /// How often the server's tools changed.
@@ -115,10 +119,10 @@ impl Board {
             live: HashMap::new(),
             members: HashMap::new(),
             sessions: HashMap::new(),
+            clients: HashMap::new(),
             held: HashMap::new(),
             held_by_client: HashMap::new(),
-            ready: VecDeque::new(),
-            running: 0,
+            ready: Ready::default(),
             slots,
             parks: 0,
             server_changes: 0,
@@ -144,7 +148,7 @@ impl Board {
                 dependents: Vec::new(),
                 park_order: 0,
                 seen: 0,
-                woken_at: 0,
+                woken_at: None,
                 server_seen: 0,
             };
             self.nodes.insert(node.entry.task_id.clone(), node);
@@ -200,11 +204,10 @@ impl Board {
 
     fn set(&mut self, id: &TaskId, stand: Stand) {
         if let Some(node) = self.nodes.get_mut(id) {
-            if node.stand == Stand::Running {
-                self.running -= 1;
-            }
-            if stand == Stand::Running {
-                self.running += 1;
+            match (node.stand == Stand::Running, stand == Stand::Running) {
+                (true, false) => self.ready.ended(&node.entry.session_id),
+                (false, true) => self.ready.began(&node.entry.session_id),
+                (true, true) | (false, false) => {}
             }
             node.stand = stand;
         }
@@ -212,7 +215,9 @@ impl Board {
 
     fn make_ready(&mut self, id: &TaskId) {
         self.set(id, Stand::Ready);
-        self.ready.push_back(id.clone());
+        if let Some(node) = self.nodes.get(id) {
+            self.ready.push(&node.entry.session_id, id.clone());
+        }
     }
 
     /// Starts or skips a pending task if its time has come.
@@ -231,7 +236,7 @@ impl Board {
                     out.push(Order { task_id: id.clone(), input });
                     return;
                 }
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Parked(_) => return,
+                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Parked(_) => return,
             }
         }
         let mut open = false;
@@ -253,8 +258,8 @@ impl Board {
     }
 
     fn fill_slots(&mut self, out: &mut Vec<Order>) {
-        while self.running < self.slots {
-            let Some(id) = self.ready.pop_front() else { return };
+        while self.ready.running() < self.slots {
+            let Some(id) = self.ready.pop() else { return };
             if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) {
                 self.set(&id, Stand::Running);
                 let server_changes = self.server_changes;
@@ -330,7 +335,9 @@ impl Board {
                     end = ChildrenEnd::Cancelled { child: child.entry.id.clone() };
                 }
                 Stand::Done(_) => {}
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Around | Stand::Parked(_) => return,
+                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {
+                    return;
+                }
             }
         }
         out.push(Order { task_id: parent.clone(), input: Input::ChildrenEnded(end) });
@@ -431,12 +438,13 @@ impl Board {
         self.held_by_client.get(client_id).cloned().unwrap_or_default()
     }
 
-    /// Tasks of a session that hold a call open on a client, with the call.
+    /// Tasks of a session that hold a call open on a client, and any that hold one on a client which is there, with the call.
     pub fn holders_in(&self, session_id: &SessionId) -> Vec<(TaskId, CallId)> {
         let mine = |task: &TaskId| self.nodes.get(task).is_some_and(|n| n.entry.session_id == *session_id);
+        let here = |client: &ClientId| self.clients.get(client).is_some_and(|c| c.is_in(session_id));
         self.held
             .iter()
-            .filter(|(_, (task, _))| mine(task))
+            .filter(|(_, (task, client))| mine(task) || here(client))
             .map(|(call, (task, _))| (task.clone(), call.clone()))
             .collect()
     }
@@ -454,7 +462,7 @@ impl Board {
     /// Tasks that run now, and those that wait for something outside.
     pub fn counts(&self) -> (usize, usize) {
         let parked = self.nodes.values().filter(|n| matches!(n.stand, Stand::Parked(_))).count();
-        (self.running, parked)
+        (self.ready.running(), parked)
     }
 
     /// Live trees.

@@ -39,12 +39,21 @@ pub use standing::{CallRecord, Here, Task, shown_result};
 /// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
 pub const MAX_SAFE_RERUNS: u32 = 5;
 
-/// A side that offers a tool and says this often in a row that it cannot run it now: the step fails. With [`BUSY_WAIT`] in between
+/// A side that offers a tool and says this often in a row that it cannot run it now: the step fails. With [`busy_wait`] in between
 /// that is a minute, like a call's own deadline.
-pub const MAX_UNAVAILABLE: u32 = 120;
+pub const MAX_UNAVAILABLE: u32 = 15;
 
-/// Between two tries to reach a client that answered `busy`, or a server pack that starts.
+/// The first pause before another try to reach a side that answered `busy`, or a server pack that starts.
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest: a side that has room again is not left waiting for longer.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after `times` tries in a row at which nothing ran: it doubles. Whoever waits shortens it by some chance, so that
+/// those who were refused together do not come back together.
+pub fn busy_wait(times: u32) -> Duration {
+    BUSY_WAIT.saturating_mul(1 << times.saturating_sub(1).min(8)).min(BUSY_WAIT_MAX)
+}
 
 /// A task's state, in the contract's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -416,7 +425,7 @@ pub enum Effect {
     Ack(CallId, ClientId),
     /// Nothing to do until something changes.
     Park,
-    /// Look again after this time.
+    /// Look again after this time. The task needs no slot until then.
     LookAgain(Duration),
     /// The children may run now.
     ChildrenMayRun,

@@ -163,6 +163,14 @@ impl Scheduler {
                 self.follow(orders);
             }
             Report::Running => self.board.resumed(task_id),
+            Report::Resting => {
+                let orders = self.board.rests(task_id);
+                self.follow(orders);
+            }
+            Report::Rested => {
+                let orders = self.board.rested(task_id);
+                self.follow(orders);
+            }
             Report::Ended { state } => {
                 self.revived.remove(task_id);
                 let orders = self.board.ended(task_id, state);

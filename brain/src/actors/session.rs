@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, take_tools};
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
@@ -78,6 +78,8 @@ pub enum ToSession {
         epoch: u64,
         /// The frame.
         frame: Box<ToBrain>,
+        /// Of those that its connection may have here at a time; given back when it is handled.
+        place: OwnedSemaphorePermit,
     },
     /// A connection ended.
     Detach {
@@ -407,10 +409,11 @@ impl Actor for SessionActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         if self.handle.starts() > 0 {
-            // Connections of the actor before this one are gone with their outboxes; clients come back by themselves.
+            // Connections of the actor before this one are gone with their outboxes; clients come back by themselves. Said before
+            // the view, by which it is known whose calls were out to clients of this session.
+            self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
             self.publish();
             self.say_again(ctx);
-            self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
         }
     }
 }
@@ -432,7 +435,10 @@ impl Handler<ToSession> for SessionActor {
                 self.turn(Input::Cancel { client_id, call_id, reason }, ctx);
             }
             ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
-            ToSession::Frame { client_id, epoch, frame } => self.frame(client_id, epoch, *frame, ctx),
+            ToSession::Frame { client_id, epoch, frame, place } => {
+                self.frame(client_id, epoch, *frame, ctx);
+                drop(place);
+            }
             ToSession::Detach { client_id, epoch } => {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
                     self.links.remove(&client_id);

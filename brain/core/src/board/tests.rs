@@ -284,3 +284,43 @@ fn calls_are_found_by_client_and_by_id() {
     board.call_closed(&call(1));
     assert_eq!((board.held_on(&foot(0)).len(), board.holder(&call(1), &foot(0))), (0, None));
 }
+
+#[test]
+fn a_task_that_rests_gives_its_slot_back_and_asks_for_one_again() {
+    let mut board = Board::new(1);
+    assert_eq!(shown(&board.add(vec![entry(0), entry(1), entry(2)])), ["0 start"]);
+    assert_eq!(shown(&board.rests(&tid(0))), ["1 start"]);
+    assert_eq!(shown(&board.rested(&tid(0))), Vec::<String>::new(), "behind those that wait already");
+    assert_eq!(shown(&board.ended(&tid(1), State::Completed)), ["2 start"]);
+    assert_eq!(shown(&board.ended(&tid(2), State::Completed)), ["0 start"]);
+    // That it rests was not heard, that it has rested was: it has its slot.
+    assert_eq!(shown(&board.rested(&tid(0))), ["0 start"]);
+    // Its actor fell in its pause and looks again at once.
+    board.rests(&tid(0));
+    board.resumed(&tid(0));
+    assert_eq!(board.counts(), (1, 0));
+    board.ended(&tid(0), State::Completed);
+    assert_eq!((shown(&board.rested(&tid(0))), board.counts()), (Vec::<String>::new(), (0, 0)));
+}
+
+#[test]
+fn who_waits_for_a_client_is_woken_wherever_it_comes_back() {
+    let elsewhere = SessionId::parse("sess_2").unwrap();
+    let mut board = Board::new(4);
+    board.add(vec![entry(0), entry(1)]);
+    board.presence(&session(), 1, online(&[(0, &[0])]));
+    // Its call is suspended, and the client comes back to another session.
+    board.presence(&session(), 2, online(&[]));
+    board.parked(&tid(0), suspended(0), &[], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 1, online(&[(0, &[])]))), ["0 start"]);
+    // It is still suspended: woken once for each view of that session, not for ever.
+    assert_eq!(shown(&board.parked(&tid(0), suspended(0), &[], 2)), Vec::<String>::new());
+    assert_eq!(shown(&board.presence(&elsewhere, 2, online(&[(0, &[1])]))), ["0 start"]);
+    // One that parks when the client is there already.
+    assert_eq!(shown(&board.parked(&tid(1), suspended(0), &[], 2)), ["1 start"]);
+    board.parked(&tid(1), suspended(0), &[], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 3, online(&[]))), Vec::<String>::new());
+    // A tool that is offered elsewhere is no use: that is another session's.
+    board.parked(&tid(1), needs(1), &[tool(1)], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 4, online(&[(0, &[1])]))), Vec::<String>::new());
+}

@@ -18,9 +18,22 @@ pub(super) struct SessionIndex {
     online: HashMap<ClientId, Offer>,
     /// Waiting tasks by tool, in the order in which they came.
     by_tool: HashMap<ToolName, BTreeMap<u64, TaskId>>,
-    by_client: HashMap<ClientId, BTreeSet<TaskId>>,
     /// Waiting tasks that know more than the board: they decided on a view that the board has not been told yet.
     ahead: BTreeSet<TaskId>,
+}
+
+/// A client may be in another session than the tasks that wait for it: it went there with their calls.
+#[derive(Debug, Default)]
+pub(super) struct ClientIndex {
+    /// Sessions in which it is online.
+    online_in: BTreeSet<SessionId>,
+    waiting: BTreeSet<TaskId>,
+}
+
+impl ClientIndex {
+    pub(super) fn is_in(&self, session_id: &SessionId) -> bool {
+        self.online_in.contains(session_id)
+    }
 }
 
 impl SessionIndex {
@@ -41,12 +54,16 @@ impl Board {
         match node.stand {
             // Ready: it is told to look again anyway.
             Stand::Done(_) | Stand::Ready => return out,
-            Stand::Waiting | Stand::Running | Stand::Around | Stand::Parked(_) => {}
+            Stand::Waiting | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {}
         }
-        let (woken_at, server_seen) = (node.woken_at, node.server_seen);
-        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
+        let (woken_at, server_seen) = (node.woken_at.clone(), node.server_seen);
+        let own = node.entry.session_id.clone();
+        let place = self.whereabouts(&wait, &own);
+        let session = self.sessions.entry(place.clone()).or_default();
         let there = session.has(&wait, wake_on);
-        let newer = there && session.revision > seen && woken_at != session.revision;
+        // Of another session's view the task has seen nothing.
+        let unseen = place != own || session.revision > seen;
+        let newer = there && unseen && woken_at != Some((place.clone(), session.revision));
         let behind = match wait {
             Wait::Client { .. } => seen > session.revision,
             // The board thinks that the client is there, the task knows better.
@@ -59,10 +76,19 @@ impl Board {
         let server_changed = matches!(wait, Wait::Client { .. }) && self.server_changes > server_seen;
         self.park(id, wait, wake_on, seen);
         if newer || server_changed {
-            self.wake(id);
+            self.wake(id, &place);
         }
         self.fill_slots(&mut out);
         out
+    }
+
+    /// The session whose view decides: its own, unless the client that it waits for is in another.
+    fn whereabouts(&self, wait: &Wait, own: &SessionId) -> SessionId {
+        let Wait::Suspended { client_id, .. } = wait else { return own.clone() };
+        match self.clients.get(client_id) {
+            Some(client) if !client.is_in(own) => client.online_in.first().unwrap_or(own).clone(),
+            Some(_) | None => own.clone(),
+        }
     }
 
     pub(super) fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
@@ -80,7 +106,7 @@ impl Board {
                 }
             }
             Wait::Suspended { client_id, .. } => {
-                session.by_client.entry(client_id.clone()).or_default().insert(id.clone());
+                self.clients.entry(client_id.clone()).or_default().waiting.insert(id.clone());
             }
             Wait::Unknown { .. } => {}
         }
@@ -103,10 +129,10 @@ impl Board {
                 }
             }
             Wait::Suspended { client_id, .. } => {
-                if let Some(waiting) = session.by_client.get_mut(client_id) {
-                    waiting.remove(id);
-                    if waiting.is_empty() {
-                        session.by_client.remove(client_id);
+                if let Some(client) = self.clients.get_mut(client_id) {
+                    client.waiting.remove(id);
+                    if client.waiting.is_empty() && client.online_in.is_empty() {
+                        self.clients.remove(client_id);
                     }
                 }
             }
@@ -114,10 +140,11 @@ impl Board {
         }
     }
 
-    fn wake(&mut self, id: &TaskId) {
+    /// `by`: the session whose view wakes it.
+    fn wake(&mut self, id: &TaskId, by: &SessionId) {
         let Some(node) = self.nodes.get_mut(id).filter(|n| matches!(n.stand, Stand::Parked(_))) else { return };
-        if let Some(session) = self.sessions.get_mut(&node.entry.session_id) {
-            node.woken_at = session.revision;
+        if let Some(session) = self.sessions.get_mut(by) {
+            node.woken_at = Some((by.clone(), session.revision));
             session.ahead.remove(id);
         }
         self.unindex(id);
@@ -138,9 +165,19 @@ impl Board {
                 woken.extend(waiting.iter().map(|(order, id)| (*order, id.clone())));
             }
             if before.is_none() {
-                for id in session.by_client.get(client_id).into_iter().flatten() {
+                let client = self.clients.entry(client_id.clone()).or_default();
+                client.online_in.insert(session_id.clone());
+                for id in &client.waiting {
                     let order = self.nodes.get(id).map_or(0, |n| n.park_order);
                     woken.insert(order, id.clone());
+                }
+            }
+        }
+        for client_id in session.online.keys().filter(|client_id| !online.contains_key(*client_id)) {
+            if let Some(client) = self.clients.get_mut(client_id) {
+                client.online_in.remove(session_id);
+                if client.waiting.is_empty() && client.online_in.is_empty() {
+                    self.clients.remove(client_id);
                 }
             }
         }
@@ -159,7 +196,7 @@ impl Board {
             }
         }
         for id in woken.values() {
-            self.wake(id);
+            self.wake(id, session_id);
         }
         let mut out = Vec::new();
         self.fill_slots(&mut out);
@@ -172,7 +209,8 @@ impl Board {
         let waiting: BTreeMap<u64, TaskId> =
             self.sessions.values().flat_map(|s| s.by_tool.values()).flatten().map(|(o, id)| (*o, id.clone())).collect();
         for id in waiting.values() {
-            self.wake(id);
+            let Some(own) = self.nodes.get(id).map(|n| n.entry.session_id.clone()) else { continue };
+            self.wake(id, &own);
         }
         let mut out = Vec::new();
         self.fill_slots(&mut out);
@@ -181,7 +219,7 @@ impl Board {
 
     /// A task runs again after waiting (its call was picked up without a slot being asked for).
     pub fn resumed(&mut self, id: &TaskId) {
-        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_))) {
+        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_) | Stand::Resting)) {
             self.unindex(id);
             self.set(id, Stand::Running);
         }

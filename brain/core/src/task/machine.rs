@@ -9,7 +9,7 @@ use vance_shared::tool::Replay;
 
 use super::{
     BUSY_WAIT, ChildrenEnd, Effect, Event, Here, Input, MAX_SAFE_RERUNS, MAX_UNAVAILABLE, OpenCall, Place, Routed,
-    State, Step, Task, Verdict, Wait,
+    State, Step, Task, Verdict, Wait, busy_wait,
 };
 use crate::spec::OnUnknown;
 
@@ -236,7 +236,7 @@ impl Turn<'_> {
             }
             Outcome::Failed { ref error, result: None } if self.may_come_again(error, &call.place) => {
                 self.event(Event::CallWithdrawn { call_id: call.call_id.clone() });
-                self.effect(Effect::LookAgain(BUSY_WAIT));
+                self.effect(Effect::LookAgain(busy_wait(self.task.not_run)));
             }
             Outcome::Failed { ref error, .. } => {
                 let error = error.clone();
@@ -260,7 +260,7 @@ impl Turn<'_> {
         waits
             && match outcome {
                 Outcome::Unknown { .. } => true,
-                Outcome::Failed { error, result: None } => self.may_come_again(error, place),
+                Outcome::Failed { error, result: None } => nothing_ran(error, place),
                 Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => false,
             }
     }
@@ -295,8 +295,7 @@ impl Turn<'_> {
     /// Nothing ran, and the tool is expected back: its side is full, its pack starts, or the client that took the call came back
     /// without the tool. Then the call is routed again, and waits if nobody offers the tool any more.
     fn may_come_again(&self, error: &Fault, place: &Place) -> bool {
-        let not_there = error.code == "unavailable" || (error.code == "unknown_tool" && place.client().is_some());
-        error.code == "busy" || (not_there && self.task.not_run < MAX_UNAVAILABLE)
+        error.code == "busy" || (nothing_ran(error, place) && self.task.not_run < MAX_UNAVAILABLE)
     }
 
     /// `may_have_run`: the call was stopped on its way, so that it may have had its effect. Then `retry` alone does not repeat what
@@ -370,7 +369,7 @@ impl Turn<'_> {
         // Whoever looks again soon runs: a waiting task is let go.
         self.resume();
         self.event(Event::CallWithdrawn { call_id: call_id.clone() });
-        self.effect(if busy { Effect::LookAgain(BUSY_WAIT) } else { Effect::Route });
+        self.effect(if busy { Effect::LookAgain(busy_wait(self.task.not_run)) } else { Effect::Route });
     }
 
     fn children_ended(&mut self, end: ChildrenEnd) {
@@ -455,6 +454,15 @@ impl Turn<'_> {
         } else {
             self.go_on();
         }
+    }
+}
+
+/// At this delivery; of one before it that says nothing.
+fn nothing_ran(error: &Fault, place: &Place) -> bool {
+    match error.code.as_str() {
+        "busy" | "unavailable" => true,
+        "unknown_tool" => place.client().is_some(),
+        _ => false,
     }
 }
 

@@ -59,6 +59,10 @@ pub enum Report {
     },
     /// It runs.
     Running,
+    /// It looks again after a pause, and needs no slot until then.
+    Resting,
+    /// Its pause is over.
+    Rested,
     /// It is terminal.
     Ended {
         /// How.

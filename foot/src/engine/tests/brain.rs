@@ -169,6 +169,16 @@ impl Line {
         }
     }
 
+    /// The code with which the other end closes the line.
+    pub(super) async fn closed(&mut self) -> u16 {
+        loop {
+            let message = tokio::time::timeout(Duration::from_secs(10), self.socket.next()).await;
+            if let Message::Close(close) = message.expect("no close came").expect("the line was cut").unwrap() {
+                return close.unwrap().code.into();
+            }
+        }
+    }
+
     /// Cuts the line without a word.
     pub(super) fn cut(self) {
         drop(self);

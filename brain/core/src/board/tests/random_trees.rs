@@ -1,5 +1,7 @@
 //! Random trees whose tasks answer in any order: all of them end.
 
+use std::collections::VecDeque;
+
 use proptest::prelude::*;
 
 use super::*;
