@@ -17,7 +17,7 @@ use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
 use vance_shared::tool::ToolSpec;
-use vance_shared::wire::WireTool;
+use vance_shared::wire::{self, WireTool};
 use vance_supervise::{ActorRef, ChildSpec, SupervisorRef};
 
 use crate::actors::session::{MAILBOX, SessionActor, ToSession};
@@ -231,6 +231,16 @@ impl Directory {
     pub fn acknowledge(&self, client_id: &ClientId, call_id: CallId) {
         if let Some(session) = self.place_of(client_id) {
             session.actor.tell(ToSession::Ack { client_id: client_id.clone(), call_id }).ok();
+        }
+    }
+
+    /// Sends a client the answer to a question. One that is away asks again when it is back.
+    pub fn reply(&self, client_id: ClientId, reply: wire::ElicitReply) {
+        let session = self.session_of(&client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()));
+        if let Some(session) = session
+            && let Err(refusal) = session.actor.tell(ToSession::Reply { client_id, reply })
+        {
+            tracing::warn!(session = session.actor.name(), %refusal, "the session did not take an answer");
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use vance_mcp_host::{CallRequest, HostState, McpHandle};
+use vance_mcp_host::{CallRequest, HostState, McpHandle, Person};
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TASK_ID, TOOL};
 use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
@@ -19,6 +19,7 @@ use vance_shared::names::ToolName;
 use vance_shared::trace::TraceContext;
 
 use crate::builtin::{BuiltinCall, Builtins};
+use crate::questions::Questions;
 
 /// While a pack starts, how often a waiting call looks again.
 const START_POLL: Duration = Duration::from_millis(50);
@@ -27,7 +28,7 @@ const START_POLL: Duration = Duration::from_millis(50);
 const MAX_RUNNING: usize = 1_024;
 
 /// One call for the server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServerCall {
     /// Idempotency key.
     pub call_id: CallId,
@@ -43,6 +44,8 @@ pub struct ServerCall {
     pub trace: TraceContext,
     /// The task that calls.
     pub task_id: Option<TaskId>,
+    /// Who is asked what its server wants to know.
+    pub person: Person,
 }
 
 /// A server pack's place.
@@ -61,12 +64,13 @@ pub struct Executor {
     /// `None`: it will come, and calls wait for it.
     packs: Arc<DashMap<String, Option<Seat>>>,
     running: Arc<DashMap<CallId, CancellationToken>>,
+    questions: Questions,
 }
 
 impl Executor {
     /// An executor without packs.
     pub fn new(builtins: Builtins) -> Self {
-        Self { builtins, packs: Arc::default(), running: Arc::default() }
+        Self { builtins, packs: Arc::default(), running: Arc::default(), questions: Questions::default() }
     }
 
     /// The built-in tools.
@@ -97,6 +101,16 @@ impl Executor {
     /// True if that start of the pack's server is the one that is there.
     pub fn is_current(&self, name: &str, start: u64) -> bool {
         self.packs.get(name).is_some_and(|seat| seat.as_ref().is_some_and(|seat| seat.start == start))
+    }
+
+    /// What server packs ask.
+    pub fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
+    /// True while that call runs here.
+    pub fn runs(&self, call_id: &CallId) -> bool {
+        self.running.contains_key(call_id)
     }
 
     /// Calls under way.
@@ -173,10 +187,10 @@ impl Executor {
             }
         };
         let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
-        let ServerCall { call_id, tool, arguments, trace, .. } = call;
+        let ServerCall { call_id, tool, arguments, trace, person, .. } = call;
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let outcome =
-            handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress: None }).await;
+        let request = CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress: None, person };
+        let outcome = handle.call(request).await;
         drop(running);
         outcome
     }

@@ -15,6 +15,7 @@ pub mod kept;
 pub mod link;
 pub mod metrics;
 pub mod outbox;
+pub mod questions;
 pub mod random;
 pub mod recovery;
 pub mod rows;

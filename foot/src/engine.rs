@@ -8,7 +8,7 @@ use reqwest::Url;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::Rules;
-use vance_mcp_host::HostEnv;
+use vance_mcp_host::{HostEnv, Person};
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
@@ -25,6 +25,7 @@ use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
 use crate::actors::kept;
 use crate::actors::link::{self, Link, ToLink};
 use crate::actors::loader::{self, Loader, PackDesk};
+use crate::actors::questions::Questions;
 use crate::actors::run;
 use crate::actors::runs::Runs;
 use crate::control::{Control, Serving};
@@ -236,6 +237,9 @@ fn build(
     });
     let (first_load_tx, first_load) = watch::channel(None);
     let (dispatcher, link) = (ActorRef::new("dispatcher"), ActorRef::new("link"));
+    let terminal = config.asker.as_ref().and_then(|asker| asker.elicit());
+    let brain = (config.brain_url.is_some() && journal.is_some()).then(|| dispatcher.clone());
+    let questions = Arc::new(Questions::new(terminal, brain));
 
     let mut root = SupervisorSpec::new("foot");
     let line_ref = SupervisorRef::new();
@@ -246,6 +250,7 @@ fn build(
             link: link.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            questions: Arc::clone(&questions),
             blobs: blobs.clone(),
             catalogue: catalogue.clone(),
         };
@@ -306,7 +311,7 @@ fn build(
             client_name: "vancetope".to_owned(),
             sandbox: native.as_ref().and_then(|native| native.sandbox()),
         },
-        elicit: config.asker.as_ref().and_then(|asker| asker.elicit()),
+        elicit: questions.people(),
         local: !config.no_local,
         no_packs: config.no_tools,
     };
@@ -396,7 +401,10 @@ impl Foot {
         };
         let timeout = timeout.unwrap_or(CALL_TIMEOUT);
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel, keep: None };
+        // The terminal, if there is one: the servers' own people.
+        let person = Person::default();
+        let (trace, keep) = (None, None);
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace, cancel, person, keep };
         run::run(job, |(fraction, message)| {
             if let Some(progress) = &progress {
                 progress(fraction, message);

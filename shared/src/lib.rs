@@ -10,6 +10,7 @@ pub mod launch;
 pub mod limits;
 pub mod names;
 pub mod pack;
+pub mod question;
 pub mod schema;
 pub mod secrets;
 pub mod show;

@@ -197,6 +197,8 @@ impl Board {
         match (entry.state, entry.wait) {
             (State::Running, _) if entry.has_children => self.set(id, Stand::Around),
             (State::Running, _) | (State::Blocked | State::Queued, None) => self.make_ready(id),
+            // What asked was a process of the Brain: it looks whether that is still there.
+            (State::Blocked, Some(Wait::Answer { client_id: None, .. })) => self.make_ready(id),
             (State::Blocked | State::Queued, Some(wait)) => self.park(id, wait, &entry.wake_on, 0),
             (State::Pending | State::Completed | State::Failed | State::Cancelled | State::Skipped, _) => {}
         }

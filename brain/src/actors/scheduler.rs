@@ -13,6 +13,7 @@ use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, TaskId};
+use vance_shared::wire;
 use vance_supervise::{
     Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, MessageResult, Restart,
     WrapFuture,
@@ -26,8 +27,8 @@ mod messages;
 mod retry;
 
 pub use messages::{
-    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, Presence, Report, ServerEnded, ServerToolsChanged,
-    SessionRestarted, Unclaimed,
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Report, ServerEnded,
+    ServerToolsChanged, SessionRestarted, Unclaimed,
 };
 use messages::{Retried, TaskUp};
 
@@ -208,8 +209,18 @@ impl Scheduler {
 
     fn news(&mut self, client_id: ClientId, call_id: CallId, news: News) {
         let Some(task_id) = self.board.holder(&call_id, &client_id) else {
-            if let News::Ended(outcome) = news {
-                self.unclaimed(client_id, call_id, outcome);
+            match news {
+                News::Ended(outcome) => self.unclaimed(client_id, call_id, outcome),
+                News::Asked(question) => {
+                    let why = "no task waits for this call any more";
+                    self.brain.directory.reply(client_id, wire::ElicitReply::decline(&question, why));
+                }
+                News::NotSent { .. }
+                | News::Suspended
+                | News::Attached
+                | News::NeverArrived
+                | News::Progress(_)
+                | News::QuestionEnded(_) => {}
             }
             return;
         };
@@ -315,6 +326,16 @@ impl Handler<ServerEnded> for Scheduler {
     type Result = ();
     fn handle(&mut self, ServerEnded { task_id, call_id, outcome }: ServerEnded, _: &mut Self::Context) {
         self.hand(&task_id, Input::CallEnded { call_id, from: None, outcome }, None);
+    }
+}
+
+impl Handler<OfQuestion> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, OfQuestion { task_id, input }: OfQuestion, _: &mut Self::Context) {
+        // Of a tree that has ended nothing is asked any more.
+        if self.board.has(&task_id) {
+            self.hand(&task_id, input, None);
+        }
     }
 }
 

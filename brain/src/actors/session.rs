@@ -70,6 +70,13 @@ pub enum ToSession {
         /// The call.
         call_id: CallId,
     },
+    /// The answer to a question.
+    Reply {
+        /// Whose.
+        client_id: ClientId,
+        /// The answer.
+        reply: wire::ElicitReply,
+    },
     /// A frame of a client.
     Frame {
         /// Whose.
@@ -253,6 +260,7 @@ impl SessionActor {
             ToFoot::Welcome(_)
             | ToFoot::ResultAck(_)
             | ToFoot::Cancel(_)
+            | ToFoot::ElicitReply(_)
             | ToFoot::BlobGet(_)
             | ToFoot::Ping(_)
             | ToFoot::Pong(_)
@@ -367,6 +375,8 @@ impl SessionActor {
                 let (call_id, outcome) = (result.call_id, result.outcome);
                 self.turn(Input::Result { client_id, epoch, call_id, outcome }, ctx);
             }
+            ToBrain::Elicit(question) => self.turn(Input::Asked { client_id, epoch, question }, ctx),
+            ToBrain::ElicitEnd(end) => self.turn(Input::QuestionEnded { client_id, epoch, end }, ctx),
             ToBrain::BlobPart(part) => self.blobs.answer(&client_id, part),
             ToBrain::Drain(_) => self.turn(Input::Draining { client_id, epoch }, ctx),
             ToBrain::Error(error) => {
@@ -434,6 +444,7 @@ impl Handler<ToSession> for SessionActor {
                 self.direct.remove(&call_id);
                 self.turn(Input::Cancel { client_id, call_id, reason }, ctx);
             }
+            ToSession::Reply { client_id, reply } => self.turn(Input::Reply { client_id, reply }, ctx),
             ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
             ToSession::Frame { client_id, epoch, frame, place } => {
                 self.frame(client_id, epoch, *frame, ctx);

@@ -33,6 +33,7 @@ use crate::blobs;
 use crate::directory::SessionHandle;
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
+use crate::questions;
 use crate::rows;
 use crate::store::{Batch, StoreError};
 
@@ -127,7 +128,11 @@ impl TaskActor {
     fn loaded(&mut self, loaded: Result<Loaded, LoadError>, ctx: &mut Context<Self>) {
         match loaded {
             Ok(loaded) => {
-                self.task = Some(loaded.task);
+                let mut task = loaded.task;
+                if let Some(call_id) = task.held_by_server().cloned().filter(|id| self.brain.executor.runs(id)) {
+                    task.runs_here(call_id);
+                }
+                self.task = Some(task);
                 self.session = Some(loaded.session);
                 self.others = loaded.others;
                 let opened = self.task.as_ref().and_then(Task::held);
@@ -222,7 +227,7 @@ impl TaskActor {
                 if let Some(wait) = task.wait.clone() {
                     let wake_on = match &wait {
                         Wait::Client { tool, .. } => self.brain.registry.load().client_names(tool),
-                        Wait::Suspended { .. } | Wait::Unknown { .. } => Vec::new(),
+                        Wait::Suspended { .. } | Wait::Answer { .. } | Wait::Unknown { .. } => Vec::new(),
                     };
                     self.report(Report::Parked { wait, wake_on, seen: self.seen });
                 }
@@ -261,6 +266,13 @@ impl TaskActor {
                     }
                 }
             },
+            Effect::Reply { client_id: None, question_id, answer, .. } => {
+                self.brain.executor.questions().answer(&question_id, answer);
+            }
+            Effect::Reply { client_id: Some(client_id), call_id, question_id, answer } => {
+                let reply = wire::ElicitReply::of(call_id, question_id, answer);
+                self.brain.directory.reply(client_id, reply);
+            }
             Effect::Ack(call_id, client_id) => self.brain.directory.acknowledge(&client_id, call_id),
             Effect::LookAgain(after) => self.rest(after.mul_f64(1.0 + fastrand::f64() / 2.0), ctx),
             Effect::ChildrenMayRun => {
@@ -306,6 +318,7 @@ impl TaskActor {
                     timeout: Duration::from_millis(call.timeout_ms),
                     trace,
                     task_id: Some(self.task_id.clone()),
+                    person: questions::person(&self.brain, &self.task_id, &call.call_id),
                 };
                 let owner = task.head.owner.clone();
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
@@ -339,6 +352,7 @@ impl TaskActor {
                 arguments: call.arguments.clone(),
                 timeout_ms: call.timeout_ms,
                 cap_ms: call.timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
+                answer_ms: Some(ms(self.brain.config.defaults.answer_within)),
                 traceparent,
             }),
             replay: call.replay,
@@ -413,8 +427,7 @@ impl TaskActor {
     }
 
     fn timeout_ms(&self, step: &StepSpec) -> u64 {
-        let timeout = step.timeout.unwrap_or(self.brain.config.defaults.call_timeout);
-        u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+        ms(step.timeout.unwrap_or(self.brain.config.defaults.call_timeout))
     }
 
     /// What expressions see: earlier steps by name, `tasks.ID`.
@@ -423,6 +436,10 @@ impl TaskActor {
         context.insert("tasks".to_owned(), self.others.clone());
         Value::Object(context)
     }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn machine_of(view: &SessionView, client_id: &ClientId) -> String {

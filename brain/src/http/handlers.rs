@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use vance_brain_core::spec::ExecutionTarget;
 use vance_shared::doc::{Fields, parse_duration};
-use vance_shared::ids::{ClientId, SessionId};
+use vance_shared::ids::{ClientId, QuestionId, SessionId};
 use vance_shared::json::Raw;
+use vance_shared::question::{self, Action};
 use vance_shared::trace::TraceContext;
 
 use super::App;
@@ -167,6 +168,29 @@ pub(super) async fn resolve(
         (f.take_enum("as", &words).unwrap_or_default(), f.take_value("output"))
     })?;
     on_task(&app.brain, who, id, Verb::Resolve { r#as: verdict.to_owned(), output }).await
+}
+
+/// `POST /api/v1/tasks/{id}/answer`.
+pub(super) async fn answer_question(
+    State(app): State<Arc<App>>,
+    ApiCaller(who): ApiCaller,
+    Segment(id): Segment,
+    Text(text): Text,
+) -> Answer {
+    let (action, content, question) = parse(&text, "an answer", |f| {
+        f.require("action", "one of: accept, decline, cancel");
+        let words = [Action::Accept, Action::Decline, Action::Cancel].map(|action| (action.word(), action));
+        let action = f.take_enum("action", &words).unwrap_or(Action::Cancel);
+        (
+            action,
+            f.take_value("content").filter(|content| !content.is_null()),
+            f.take_str("question").map(str::to_owned),
+        )
+    })?;
+    let question = question.map(|id| QuestionId::parse(&id)).transpose();
+    let question = question.map_err(|e| ApiError::new(400, "bad_question", format!("the question: {e}")))?;
+    let answer = question::Answer { action, content: content.map(Raw::from) };
+    on_task(&app.brain, who, id, Verb::Answer { question, answer }).await
 }
 
 async fn on_task(brain: &Brain, who: Principal, id: String, verb: Verb) -> Answer {

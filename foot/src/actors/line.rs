@@ -295,6 +295,7 @@ impl Reader {
                 self.runs.cancel(&cancel.call_id, &cancel.reason);
                 Some(ToDispatcher::Cancel { call_id: cancel.call_id, reason: cancel.reason })
             }
+            ToFoot::ElicitReply(reply) => Some(ToDispatcher::ElicitReply(reply)),
             ToFoot::ResultAck(ack) => Some(ToDispatcher::ResultAck { call_id: ack.call_id }),
             ToFoot::BlobGet(get) => {
                 if let Err(full) = self.gets.try_send(get) {

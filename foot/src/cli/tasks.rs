@@ -3,12 +3,15 @@
 use serde_json::Value;
 use vance_shared::ids::TaskId;
 use vance_shared::json::Raw;
+use vance_shared::question::Action;
 use vance_shared::show::plain;
 
 use super::args::{TasksArgs, TasksCommand};
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use crate::api::{Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
+
+mod answer;
 
 /// Runs the command.
 pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8, Failure> {
@@ -43,6 +46,15 @@ pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8,
             let not_json = |e| Failure::Usage(format!("--output is not JSON: {e}"));
             let output = output.clone().map(Raw::parse).transpose().map_err(not_json)?;
             brain.resolve(id, &Resolve { verdict: *verdict, output }).await?;
+            after(context, &brain, id).await
+        }
+        TasksCommand::Answer { id, decline, cancel, values } => {
+            let action = match (decline, cancel) {
+                (true, _) => Some(Action::Decline),
+                (_, true) => Some(Action::Cancel),
+                (false, false) => None,
+            };
+            answer::answer(context, &brain, id, action, values).await?;
             after(context, &brain, id).await
         }
     }
@@ -104,6 +116,9 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     screen.line(&format!("state:   {}", task.state.word()))?;
     if let Some(reason) = task.reason() {
         screen.line(&format!("reason:  {}", plain(reason)))?;
+    }
+    if let Some(question) = &task.question {
+        answer::describe(screen, &task.task_id, question)?;
     }
     let rows = task.calls.iter().map(|call| {
         let place = call.machine.clone().or_else(|| call.client_id.clone());

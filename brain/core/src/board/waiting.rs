@@ -41,7 +41,8 @@ impl SessionIndex {
         match wait {
             Wait::Client { .. } => self.online.values().any(|offer| wake_on.iter().any(|t| offer.contains(t))),
             Wait::Suspended { client_id, .. } => self.online.contains_key(client_id),
-            Wait::Unknown { .. } => false,
+            // It waits for a person, whoever is there.
+            Wait::Answer { .. } | Wait::Unknown { .. } => false,
         }
     }
 }
@@ -68,7 +69,7 @@ impl Board {
             Wait::Client { .. } => seen > session.revision,
             // The board thinks that the client is there, the task knows better.
             Wait::Suspended { .. } => there,
-            Wait::Unknown { .. } => false,
+            Wait::Answer { .. } | Wait::Unknown { .. } => false,
         };
         if behind {
             session.ahead.insert(id.clone());
@@ -105,10 +106,11 @@ impl Board {
                     session.by_tool.entry(tool.clone()).or_default().insert(order, id.clone());
                 }
             }
-            Wait::Suspended { client_id, .. } => {
+            // One that waits for an answer asks how its call stands when the client is back, too.
+            Wait::Suspended { client_id, .. } | Wait::Answer { client_id: Some(client_id), .. } => {
                 self.clients.entry(client_id.clone()).or_default().waiting.insert(id.clone());
             }
-            Wait::Unknown { .. } => {}
+            Wait::Answer { client_id: None, .. } | Wait::Unknown { .. } => {}
         }
         self.set(id, Stand::Parked(wait));
     }
@@ -128,7 +130,7 @@ impl Board {
                     }
                 }
             }
-            Wait::Suspended { client_id, .. } => {
+            Wait::Suspended { client_id, .. } | Wait::Answer { client_id: Some(client_id), .. } => {
                 if let Some(client) = self.clients.get_mut(client_id) {
                     client.waiting.remove(id);
                     if client.waiting.is_empty() && client.online_in.is_empty() {
@@ -136,7 +138,7 @@ impl Board {
                     }
                 }
             }
-            Wait::Unknown { .. } => {}
+            Wait::Answer { client_id: None, .. } | Wait::Unknown { .. } => {}
         }
     }
 

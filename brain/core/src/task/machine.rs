@@ -28,23 +28,23 @@ impl Task {
     }
 }
 
-struct Turn<'a> {
-    task: &'a mut Task,
+pub(super) struct Turn<'a> {
+    pub(super) task: &'a mut Task,
     step: Step,
     now: i64,
 }
 
 impl Turn<'_> {
-    fn event(&mut self, event: Event) {
+    pub(super) fn event(&mut self, event: Event) {
         self.task.fold(&event, self.now);
         self.step.events.push(event);
     }
 
-    fn effect(&mut self, effect: Effect) {
+    pub(super) fn effect(&mut self, effect: Effect) {
         self.step.effects.push(effect);
     }
 
-    fn refuse(&mut self, code: &str, message: String) {
+    pub(super) fn refuse(&mut self, code: &str, message: String) {
         self.step.refused = Some(Fault::new(code, message));
     }
 
@@ -57,6 +57,9 @@ impl Turn<'_> {
             Input::CallAttached(call_id) => self.attached(&call_id),
             Input::CallNeverArrived(call_id) => self.never_arrived(&call_id),
             Input::CallNotSent { call_id, busy } => self.not_sent(&call_id, busy),
+            Input::Asked(question) => self.asked(question),
+            Input::QuestionEnded { call_id, question_id, how } => self.question_ended(&call_id, question_id, how),
+            Input::Answer { question_id, answer, by } => self.answer(question_id, answer, by),
             Input::ChildrenEnded(end) => self.children_ended(end),
             Input::DependencyFailed { reason } => {
                 if self.task.state == State::Pending {
@@ -122,6 +125,10 @@ impl Turn<'_> {
                 Some(call) => self.effect(Effect::Reattach(call)),
                 None => self.effect(Effect::Route),
             },
+            Some(Wait::Answer { .. }) => match self.task.call.clone() {
+                Some(call) => self.pick_up(call),
+                None => self.effect(Effect::Route),
+            },
             Some(Wait::Unknown { .. }) => self.effect(Effect::Park),
         }
     }
@@ -143,19 +150,20 @@ impl Turn<'_> {
         match call.place {
             Place::Client { .. } => self.effect(Effect::Reattach(call)),
             // Told to look twice; the verdict is on its way.
-            Place::Server if self.task.here.0.as_ref() == Some(&call.call_id) => {}
+            Place::Server if self.task.here.0.as_ref() == Some(&call.call_id) => self.park_if_waiting(),
             Place::Server => {
+                self.resume();
                 let reason = "the process that ran it on the server is gone".to_owned();
                 self.verdict(&call, Outcome::Unknown { reason });
             }
         }
     }
 
-    fn open(&self, call_id: &CallId) -> Option<OpenCall> {
+    pub(super) fn open(&self, call_id: &CallId) -> Option<OpenCall> {
         self.task.call.as_ref().filter(|c| c.call_id == *call_id).cloned()
     }
 
-    fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         if matches!(self.task.state, State::Blocked | State::Queued) {
             self.event(Event::Resumed {});
         }
@@ -319,7 +327,7 @@ impl Turn<'_> {
     }
 
     /// The open call, unless its outcome is unknown: then only a result or a person's word changes anything.
-    fn under_way(&mut self, call_id: &CallId) -> Option<OpenCall> {
+    pub(super) fn under_way(&mut self, call_id: &CallId) -> Option<OpenCall> {
         let call = self.open(call_id)?;
         if matches!(self.task.wait, Some(Wait::Unknown { .. })) {
             self.effect(Effect::Park);
@@ -329,13 +337,20 @@ impl Turn<'_> {
     }
 
     fn attached(&mut self, call_id: &CallId) {
-        if self.under_way(call_id).is_some() {
-            self.resume();
+        let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            return self.effect(Effect::Park);
         }
+        self.resume();
+        self.reply_again(&call);
     }
 
     fn suspended(&mut self, call_id: &CallId) {
         let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            // It can be answered all the same; the answer waits for the client then.
+            return self.effect(Effect::Park);
+        }
         let Some(client_id) = call.place.client().cloned() else { return };
         let wait = Wait::Suspended { tool: call.tool, client_id, call_id: call.call_id };
         if self.task.wait.as_ref() != Some(&wait) {
@@ -356,6 +371,10 @@ impl Turn<'_> {
 
     fn not_sent(&mut self, call_id: &CallId, busy: bool) {
         let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            // Said before it arrived after all.
+            return self.effect(Effect::Park);
+        }
         if call.attempt > 1 {
             // An earlier delivery may have arrived: it stays bound to its client.
             if busy {

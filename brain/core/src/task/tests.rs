@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use vance_shared::question::Action;
 use vance_shared::tool::ToolResult;
 
 use super::*;
 use crate::spec::{OnUnknown, Retry, StepSpec};
 
 mod any_order;
+mod questions;
 
 fn tool(name: &str) -> ToolName {
     ToolName::parse(name).unwrap()

@@ -23,7 +23,7 @@ pub struct AddTree(pub Vec<Entry>);
 pub struct Command {
     /// Which task.
     pub task_id: TaskId,
-    /// `Cancel`, `Retry` or `Resolve`.
+    /// `Cancel`, `Retry`, `Resolve` or `Answer`.
     pub input: Input,
     /// For a retry: its tree's tasks, in case the tree is not live any more.
     pub tree: Vec<Entry>,
@@ -91,6 +91,16 @@ pub struct ServerEnded {
     pub call_id: CallId,
     /// The verdict.
     pub outcome: Outcome,
+}
+
+/// Message: a server pack asks, or does not wait any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct OfQuestion {
+    /// Whose call.
+    pub task_id: TaskId,
+    /// `Asked` or `QuestionEnded`.
+    pub input: Input,
 }
 
 /// Message: news of a call on a client.

@@ -1,4 +1,4 @@
-//! A task as it is stored, with what its steps refer to.
+//! A task from the store, with what it needs to go on.
 
 use std::sync::Arc;
 
@@ -12,12 +12,14 @@ use crate::hub::Brain;
 use crate::rows;
 use crate::store::StoreError;
 
+/// A task, its session, and the outputs of the tasks that its steps refer to.
 pub(super) struct Loaded {
     pub(super) task: Task,
     pub(super) session: Arc<SessionHandle>,
     pub(super) others: Value,
 }
 
+/// Why it cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
     #[error(transparent)]
@@ -28,6 +30,7 @@ pub(super) enum LoadError {
     Session(String),
 }
 
+/// Folds its stream.
 pub(super) async fn load(brain: Brain, task_id: TaskId) -> Result<Loaded, LoadError> {
     let events = brain.store.stream(&rows::stream(&task_id)).await?;
     let task = rows::fold(&task_id, &events)?;

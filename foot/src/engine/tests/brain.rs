@@ -47,6 +47,7 @@ pub(super) fn call(n: usize, tool: &str) -> Call {
         arguments: Raw::empty_object(),
         timeout_ms: 20_000,
         cap_ms: 20_000,
+        answer_ms: None,
         traceparent: TraceContext::root(),
     }
 }
