@@ -14,6 +14,7 @@ pub mod hub;
 pub mod kept;
 pub mod link;
 pub mod metrics;
+pub mod news;
 pub mod outbox;
 pub mod questions;
 pub mod random;

@@ -139,6 +139,18 @@ pub struct TaskRow {
     /// What it waits to be told, else what it was told last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Question>,
+    /// Tasks below it that may run at once.
+    #[serde(default)]
+    pub max_parallel: Option<u32>,
+    /// Tasks of its tree that may run at once.
+    #[serde(default)]
+    pub tree_max_parallel: Option<u32>,
+    /// Its last change, in milliseconds since 1970.
+    #[serde(default)]
+    pub changed_at: i64,
+    /// No client is expected.
+    #[serde(default)]
+    pub autonomous: bool,
 }
 
 impl TaskRow {
@@ -159,6 +171,10 @@ impl TaskRow {
             wait: task.wait.clone(),
             held: task.held(),
             asked: asked.cloned(),
+            max_parallel: task.head.spec.max_parallel,
+            tree_max_parallel: task.head.spec.tree_max_parallel,
+            changed_at: task.updated_at,
+            autonomous: task.head.autonomous,
         }
     }
 
@@ -178,6 +194,10 @@ impl TaskRow {
             wait: self.wait,
             wake_on,
             held: self.held,
+            max_parallel: self.max_parallel,
+            tree_max_parallel: self.tree_max_parallel,
+            autonomous: self.autonomous,
+            waits_since: self.changed_at,
         }
     }
 }
@@ -197,6 +217,10 @@ pub fn entry(task: &Task, registry: &Registry) -> board::Entry {
         wait: task.wait.clone(),
         wake_on: wake_on(task.wait.as_ref(), registry),
         held: task.held(),
+        max_parallel: task.head.spec.max_parallel,
+        tree_max_parallel: task.head.spec.tree_max_parallel,
+        autonomous: task.head.autonomous,
+        waits_since: task.updated_at,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod question;
 pub mod schema;
 pub mod secrets;
 pub mod show;
+pub mod summary;
 pub mod tool;
 pub mod trace;
 pub mod wire;

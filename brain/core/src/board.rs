@@ -12,13 +12,19 @@ use vance_shared::names::ToolName;
 use crate::spec::RunIf;
 use crate::task::{ChildrenEnd, Input, State, Wait};
 
+mod limits;
+mod rest;
+mod retry;
 mod slots;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
+use limits::{Limits, Scope};
 use slots::Ready;
-use waiting::{ClientIndex, SessionIndex};
+use waiting::{ClientIndex, ParkOrder, SessionIndex};
+
+pub use waiting::Waiting;
 
 /// A task as the board takes it, new or from the store.
 #[derive(Debug, Clone)]
@@ -47,6 +53,14 @@ pub struct Entry {
     pub wake_on: Vec<ToolName>,
     /// Its open call on a client.
     pub held: Option<(CallId, ClientId)>,
+    /// Tasks below it that may have a slot at once.
+    pub max_parallel: Option<u32>,
+    /// Tasks of its tree that may have a slot at once.
+    pub tree_max_parallel: Option<u32>,
+    /// No client is expected: how its tree stands is said when nothing runs any more.
+    pub autonomous: bool,
+    /// Of one that waits: since when, in milliseconds since 1970. So queues keep their order over a restart.
+    pub waits_since: i64,
 }
 
 /// What the board wants done, in this order.
@@ -75,6 +89,13 @@ enum Stand {
     Done(State),
 }
 
+impl Stand {
+    /// It will go on by itself.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Ready | Self::Running | Self::Resting)
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     entry: Entry,
@@ -82,7 +103,7 @@ struct Node {
     children: Vec<TaskId>,
     dependents: Vec<TaskId>,
     /// Place in the queue of those that wait for the same tool.
-    park_order: u64,
+    park_order: ParkOrder,
     /// The revision of the view on which it decided to wait.
     seen: u64,
     /// The view that woke it last, a session's at a revision: one view wakes a task once.
@@ -105,6 +126,11 @@ pub struct Board {
     held: HashMap<CallId, (TaskId, ClientId)>,
     held_by_client: HashMap<ClientId, BTreeSet<CallId>>,
     ready: Ready,
+    limits: Limits,
+    /// Of autonomous trees: tasks that run or are about to.
+    busy: HashMap<TreeId, usize>,
+    /// Those in which nothing runs any more, until somebody asks.
+    at_rest: HashSet<TreeId>,
     slots: usize,
     parks: u64,
     /// How often the server's tools changed.
@@ -123,6 +149,9 @@ impl Board {
             held: HashMap::new(),
             held_by_client: HashMap::new(),
             ready: Ready::default(),
+            limits: Limits::default(),
+            busy: HashMap::new(),
+            at_rest: HashSet::new(),
             slots,
             parks: 0,
             server_changes: 0,
@@ -140,13 +169,14 @@ impl Board {
         self.members.insert(tree_id.clone(), ids.clone());
         self.live.insert(tree_id, live);
         for entry in entries {
+            self.note_limits(&entry);
             let stand = if entry.state.is_terminal() { Stand::Done(entry.state) } else { Stand::Waiting };
             let node = Node {
                 entry,
                 stand,
                 children: Vec::new(),
                 dependents: Vec::new(),
-                park_order: 0,
+                park_order: ParkOrder::default(),
                 seen: 0,
                 woken_at: None,
                 server_seen: 0,
@@ -199,24 +229,38 @@ impl Board {
             (State::Running, _) | (State::Blocked | State::Queued, None) => self.make_ready(id),
             // What asked was a process of the Brain: it looks whether that is still there.
             (State::Blocked, Some(Wait::Answer { client_id: None, .. })) => self.make_ready(id),
-            (State::Blocked | State::Queued, Some(wait)) => self.park(id, wait, &entry.wake_on, 0),
+            (State::Blocked | State::Queued, Some(wait)) => {
+                self.park_in(id, wait, &entry.wake_on, 0, entry.waits_since);
+            }
             (State::Pending | State::Completed | State::Failed | State::Cancelled | State::Skipped, _) => {}
         }
     }
 
     fn set(&mut self, id: &TaskId, stand: Stand) {
-        if let Some(node) = self.nodes.get_mut(id) {
-            match (node.stand == Stand::Running, stand == Stand::Running) {
-                (true, false) => self.ready.ended(&node.entry.session_id),
-                (false, true) => self.ready.began(&node.entry.session_id),
-                (true, true) | (false, false) => {}
-            }
-            node.stand = stand;
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        let before = std::mem::replace(&mut node.stand, stand);
+        let (was, is) = (before == Stand::Running, node.stand == Stand::Running);
+        let (was_busy, is_busy) = (before.is_busy(), node.stand.is_busy());
+        match (was, is) {
+            (true, false) => self.ready.ended(&node.entry.session_id),
+            (false, true) => self.ready.began(&node.entry.session_id),
+            (true, true) | (false, false) => {}
+        }
+        if node.entry.autonomous && was_busy != is_busy {
+            let tree_id = node.entry.tree_id.clone();
+            self.count_busy(tree_id, is_busy);
+        }
+        if was != is && !self.limits.is_empty() {
+            self.slot_changed(id, is);
         }
     }
 
     fn make_ready(&mut self, id: &TaskId) {
         self.set(id, Stand::Ready);
+        self.push_ready(id);
+    }
+
+    fn push_ready(&mut self, id: &TaskId) {
         if let Some(node) = self.nodes.get(id) {
             self.ready.push(&node.entry.session_id, id.clone());
         }
@@ -262,7 +306,7 @@ impl Board {
     fn fill_slots(&mut self, out: &mut Vec<Order>) {
         while self.ready.running() < self.slots {
             let Some(id) = self.ready.pop() else { return };
-            if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) {
+            if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) && self.has_room(&id) {
                 self.set(&id, Stand::Running);
                 let server_changes = self.server_changes;
                 if let Some(node) = self.nodes.get_mut(&id) {
@@ -347,75 +391,13 @@ impl Board {
 
     fn forget(&mut self, tree_id: &TreeId) {
         self.live.remove(tree_id);
+        self.busy.remove(tree_id);
+        self.limits.forget(&Scope::Tree(tree_id.clone()));
         for id in self.members.remove(tree_id).unwrap_or_default() {
-            self.nodes.remove(&id);
-        }
-    }
-
-    /// Tasks that a retry of this one means: itself, what it kept from completing below it, what was skipped because of any of these, and the
-    /// failed ancestors of all of them; ancestors first.
-    pub fn retry_closure(&self, id: &TaskId) -> Vec<TaskId> {
-        // With whether a task's children are part of it: an ancestor's other children stay as they ended.
-        let mut seen: HashSet<(TaskId, bool)> = HashSet::new();
-        let mut out: Vec<(TaskId, bool)> = Vec::new();
-        let mut next = vec![id.clone()];
-        let mut at = 0;
-        loop {
-            for id in next {
-                if seen.insert((id.clone(), true)) {
-                    let up = self.failed_ancestors(&id).map(|up| (up, false));
-                    out.extend(up.filter(|up| seen.insert(up.clone())));
-                    out.push((id, true));
-                }
+            if self.nodes.remove(&id).is_some_and(|node| node.entry.max_parallel.is_some()) {
+                self.limits.forget(&Scope::Below(id));
             }
-            let Some((node, whole)) = out.get(at).and_then(|(id, whole)| Some((self.nodes.get(id)?, *whole))) else {
-                break;
-            };
-            let below: &[TaskId] = if whole { &node.children } else { &[] };
-            let below = below.iter().filter(|c| {
-                self.is_done(c, |state| matches!(state, State::Failed | State::Cancelled | State::Skipped))
-            });
-            let after = node.dependents.iter().filter(|d| self.is_done(d, |state| state == State::Skipped));
-            next = below.chain(after).cloned().collect();
-            at += 1;
         }
-        let mut ids: Vec<TaskId> = out.into_iter().map(|(id, _)| id).collect();
-        let mut once = HashSet::new();
-        ids.retain(|id| once.insert(id.clone()));
-        ids.sort_by_key(|id| self.ancestors(id).count());
-        ids
-    }
-
-    fn ancestors(&self, id: &TaskId) -> impl Iterator<Item = &Node> {
-        let up = |node: &Node| node.entry.parent.as_ref().and_then(|parent| self.nodes.get(parent));
-        std::iter::successors(self.nodes.get(id).and_then(up), move |node| up(node))
-    }
-
-    fn failed_ancestors(&self, id: &TaskId) -> impl Iterator<Item = TaskId> {
-        let failed =
-            |node: &&Node| matches!(node.stand, Stand::Done(State::Failed | State::Cancelled | State::Skipped));
-        self.ancestors(id).filter(failed).map(|node| node.entry.task_id.clone())
-    }
-
-    fn is_done(&self, id: &TaskId, how: impl Fn(State) -> bool) -> bool {
-        self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Done(state) if how(state)))
-    }
-
-    /// These tasks are pending again.
-    pub fn retried(&mut self, ids: &[TaskId]) -> Vec<Order> {
-        let mut out = Vec::new();
-        for id in ids {
-            let Some(node) = self.nodes.get(id).filter(|n| matches!(n.stand, Stand::Done(_))) else { continue };
-            if let Some(live) = self.live.get_mut(&node.entry.tree_id) {
-                *live += 1;
-            }
-            self.set(id, Stand::Waiting);
-        }
-        for id in ids {
-            self.consider(id, &mut out);
-        }
-        self.fill_slots(&mut out);
-        out
     }
 
     /// The task has an open call on a client.

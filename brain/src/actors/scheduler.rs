@@ -13,6 +13,7 @@ use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, TaskId};
+use vance_shared::names::ToolName;
 use vance_shared::wire;
 use vance_supervise::{
     Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, MessageResult, Restart,
@@ -24,10 +25,11 @@ use crate::hub::Brain;
 use crate::recovery;
 
 mod messages;
+mod rest;
 mod retry;
 
 pub use messages::{
-    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Report, ServerEnded,
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Queue, Report, ServerEnded,
     ServerToolsChanged, SessionRestarted, Unclaimed,
 };
 use messages::{Retried, TaskUp};
@@ -86,7 +88,7 @@ impl Scheduler {
             self.follow(orders);
         }
         if !self.brain.registry.load().file.is_empty() {
-            let orders = self.board.server_tools_changed();
+            let orders = self.board.server_tools_changed(&|_| true);
             self.follow(orders);
         }
     }
@@ -289,6 +291,7 @@ impl Actor for Scheduler {
                 if tasks > 0 {
                     tracing::info!(trees = trees.len(), tasks, "live task trees were taken up again");
                 }
+                actor.open_sessions(rest::autonomous(trees.iter().flatten()));
                 for tree in trees {
                     let orders = actor.board.add(tree);
                     actor.follow(orders);
@@ -317,8 +320,9 @@ impl Handler<Command> for Scheduler {
 
 impl Handler<FromTask> for Scheduler {
     type Result = ();
-    fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, _: &mut Self::Context) {
+    fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, ctx: &mut Self::Context) {
         self.report(&task_id, seat, handled, report);
+        self.look_at_rest(ctx);
     }
 }
 
@@ -375,8 +379,10 @@ impl Handler<SessionRestarted> for Scheduler {
 
 impl Handler<ServerToolsChanged> for Scheduler {
     type Result = ();
-    fn handle(&mut self, _: ServerToolsChanged, _: &mut Self::Context) {
-        let orders = self.board.server_tools_changed();
+    fn handle(&mut self, ServerToolsChanged(pack): ServerToolsChanged, _: &mut Self::Context) {
+        let registry = self.brain.registry.load();
+        let concerns = |tool: &ToolName| pack.as_ref().is_none_or(|pack| registry.may_use(tool, pack));
+        let orders = self.board.server_tools_changed(&concerns);
         self.follow(orders);
     }
 }
@@ -385,6 +391,13 @@ impl Handler<HeldOn> for Scheduler {
     type Result = MessageResult<HeldOn>;
     fn handle(&mut self, HeldOn(client_id): HeldOn, _: &mut Self::Context) -> Self::Result {
         MessageResult(self.board.held_on(&client_id))
+    }
+}
+
+impl Handler<Queue> for Scheduler {
+    type Result = MessageResult<Queue>;
+    fn handle(&mut self, Queue(session_id): Queue, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.board.queue(&session_id))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, take_tools};
+use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session};
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
 use vance_shared::tool::Replay;
@@ -20,8 +20,11 @@ use crate::outbox::Outbox;
 
 mod blobs;
 mod drain;
+mod tools;
 pub use blobs::GetBlob;
 pub use drain::DrainAll;
+use tools::NotTaken;
+pub use tools::Rejudge;
 
 /// Messages that a session's mailbox holds; a socket that sends more waits.
 pub const MAILBOX: usize = 1_024;
@@ -160,6 +163,7 @@ pub struct SessionActor {
     /// When the next look at deadlines is armed.
     armed_ms: Option<i64>,
     refused: Vec<Refused>,
+    not_taken: HashMap<ClientId, NotTaken>,
     /// The scheduler has not taken the last view.
     unsaid: bool,
     /// News of calls that the scheduler has not taken yet, in order.
@@ -183,6 +187,7 @@ impl SessionActor {
             direct: HashMap::new(),
             armed_ms: None,
             refused: Vec::new(),
+            not_taken: HashMap::new(),
             unsaid: false,
             unheard: VecDeque::new(),
             saying_again: false,
@@ -323,12 +328,14 @@ impl SessionActor {
     }
 
     fn publish(&mut self) {
+        self.forget_those_who_left();
         let clients = self.machine.view();
-        let online = online(&clients);
         let revision = self.handle.publish(clients);
+        let online = online(&self.handle.published().view.clients);
         let presence = Presence { session_id: self.handle.session_id.clone(), revision, online };
         // Not taken: said again soon, for it may be the last change for hours. A scheduler that restarts reads the view itself.
-        self.unsaid = self.brain.scheduler.tell(presence).is_err();
+        let said = self.brain.scheduler.tell(presence).is_ok();
+        self.unsaid = !(self.brain.directory.lend(&self.brain, &self.handle) && said);
     }
 
     fn say_again(&mut self, ctx: &mut Context<Self>) {
@@ -394,23 +401,6 @@ impl SessionActor {
             // The socket's task puts parts together and answers heartbeats.
             ToBrain::ResultPart(_) | ToBrain::Ping(_) | ToBrain::Pong(_) => {}
         }
-    }
-
-    fn tools_changed(&mut self, client_id: ClientId, epoch: u64, change: wire::ToolsChanged, ctx: &mut Context<Self>) {
-        if !self.machine.holds(&client_id, epoch) {
-            return;
-        }
-        let Some((before, loading)) = self.machine.tools_of(&client_id) else { return };
-        let registry = self.brain.registry.load();
-        let added = change.added.into_iter().chain(change.changed).collect();
-        let (tools, refused) = take_tools(&registry, &before, &change.removed, added);
-        for Refused { name, reason } in refused {
-            let error = ErrorFrame { code: "tool_refused".to_owned(), message: reason, id: Some(name) };
-            self.send(&client_id, ToFoot::Error(error));
-        }
-        self.brain.directory.learn(&self.brain, &self.handle, &tools);
-        let loading = change.loading.map_or(loading, |l| l.into_iter().collect());
-        self.turn(Input::Tools { client_id, epoch, tools, loading }, ctx);
     }
 }
 
@@ -488,8 +478,8 @@ impl Handler<Attach> for SessionActor {
             outbox.supersede();
             return MessageResult(Attached);
         }
-        let registry = self.brain.registry.load();
-        let (tools, refused) = take_tools(&registry, &Arc::default(), &[], tools);
+        self.forget_refused(&client_id);
+        let (tools, refused) = self.take(&client_id, &Arc::default(), Vec::new(), tools);
         self.refused = refused;
         self.brain.directory.learn(&self.brain, &self.handle, &tools);
         // What an older connection was asked for, this one does not answer.

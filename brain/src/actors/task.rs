@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use vance_brain_core::expression::render_arguments;
 use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
-use vance_brain_core::spec::StepSpec;
+use vance_brain_core::spec::{Mode, StepSpec};
 use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
 use vance_observability::names::TRACE_ID;
 use vance_shared::call::Fault;
@@ -332,9 +332,9 @@ impl TaskActor {
                 });
             }
             Place::Client { .. } => {
-                // Routed within its own session; sent again it follows the client.
+                // Routed within its own session, unless that borrows the client; sent again it follows the client.
                 let session = match call.attempt {
-                    1 => self.session.clone(),
+                    1 if !self.borrows() => self.session.clone(),
                     _ => self.where_it_is(call.place.client()),
                 };
                 self.tell_session(session, ToSession::Dispatch(self.with_call(&call, trace)), ctx);
@@ -357,6 +357,11 @@ impl TaskActor {
             }),
             replay: call.replay,
         }
+    }
+
+    /// True in a session that sees the clients of its owner's other sessions.
+    fn borrows(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.mode == Mode::Autonomous)
     }
 
     /// The session in which a client is now: it may have gone to another one with this task's call. It is the same owner's.

@@ -125,7 +125,9 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
             run.client = Some((client_id.clone(), machine(&published.view, &client_id)));
             let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
-            match on_client(&session, sent, &mut run).await {
+            // Its calls are with the session that it is attached to, whichever session asks.
+            let place = brain.directory.place_of(&sent.client_id).unwrap_or_else(|| session.clone());
+            match on_client(&place, sent, &mut run).await {
                 Some(outcome) => outcome,
                 None => return absent(brain, &request, &session_id).await,
             }

@@ -1,5 +1,7 @@
 //! `GET /api/v1/events`: what happens to the caller's tasks, as server-sent events, resumable at any place.
 //!
+//! Beside them, live and without an id: what [`crate::news`] tells.
+//!
 //! A stream reads the store up to the present, then listens; who falls behind reads the store again. So memory is one page,
 //! and no event is missed or sent twice.
 
@@ -16,12 +18,14 @@ use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
+use vance_shared::ids::TreeId;
 
 use super::App;
 use super::answer::Answer;
 use super::gate::{ApiCaller, header};
 use super::query::{Params, bad};
 use crate::api::ApiError;
+use crate::news::News;
 use crate::rows::time;
 use crate::store::{Store, StoredEvent};
 
@@ -46,6 +50,7 @@ pub(super) async fn events(
     let place = place.map_err(|_| ApiError::new(429, "busy", "too many event streams are open; close one"))?;
     let store = app.brain.store.clone();
     let live = store.subscribe();
+    let news = app.brain.directory.news().listen();
     let newest = store.last_seq();
     let (seen, behind) = match resumed {
         None => (newest, false),
@@ -55,6 +60,7 @@ pub(super) async fn events(
     let follow = Follow {
         store,
         live,
+        news,
         filter,
         seen,
         behind,
@@ -148,10 +154,30 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// News as they are told, if they are for this stream.
+    fn tell_news(&self, news: &News) -> Option<Event> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            at: String,
+            #[serde(flatten)]
+            news: &'a News,
+        }
+        let only = |wanted: &Option<String>, is: Option<&str>| wanted.as_deref().is_none_or(|w| Some(w) == is);
+        let tree = news.tree_id.as_ref().map(TreeId::as_str);
+        if news.owner != self.owner || !only(&self.tree, tree) || !only(&self.session, Some(news.session_id.as_str())) {
+            return None;
+        }
+        let data = serde_json::to_string(&Told { at: time(news.at), news }).ok()?;
+        Some(Event::default().event(news.kind).data(data))
+    }
+}
+
 /// One stream.
 struct Follow {
     store: Store,
     live: broadcast::Receiver<Arc<StoredEvent>>,
+    news: broadcast::Receiver<Arc<News>>,
     filter: Filter,
     /// Place of the last event that was looked at.
     seen: u64,
@@ -199,7 +225,19 @@ impl Follow {
                 }
                 continue;
             }
-            match self.live.recv().await {
+            let heard = tokio::select! {
+                biased;
+                heard = self.live.recv() => heard,
+                news = self.news.recv() => {
+                    // Missed ones are not looked for: the state itself tells what became of them.
+                    let told = news.ok().and_then(|news| self.filter.tell_news(&news));
+                    if told.is_some() {
+                        return told;
+                    }
+                    continue;
+                }
+            };
+            match heard {
                 Ok(event) => {
                     if let Some(told) = self.look(&event) {
                         return Some(told);

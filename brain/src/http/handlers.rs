@@ -226,8 +226,8 @@ pub(super) async fn session_tools(
     Segment(id): Segment,
     params: Params,
 ) -> Answer {
-    params.take([])?;
-    Ok(answer::json(200, &queries::session_tools(&app.brain, &who.name, &id).await?))
+    let [engine] = params.take(["engine"])?;
+    Ok(answer::json(200, &queries::session_tools(&app.brain, &who.name, &id, engine.as_deref()).await?))
 }
 
 /// `POST /api/v1/tools/{name}/call`.

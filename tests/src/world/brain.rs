@@ -97,6 +97,10 @@ impl BrainSide {
                     wait: task.wait.clone(),
                     wake_on,
                     held: task.held(),
+                    max_parallel: task.head.spec.max_parallel,
+                    tree_max_parallel: task.head.spec.tree_max_parallel,
+                    autonomous: false,
+                    waits_since: task.updated_at,
                 }
             })
             .collect()

@@ -11,13 +11,30 @@ use vance_shared::names::ToolName;
 use super::{Board, Offer, Order, Stand};
 use crate::task::Wait;
 
+/// Who waits longer is before: those of before a restart by time, the others as they came.
+pub(super) type ParkOrder = (i64, u64);
+
+/// Since when one waits that began after the last start.
+const AS_THEY_CAME: i64 = i64::MAX;
+
+/// A task that waits for a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which.
+    pub task_id: TaskId,
+    /// The file's id.
+    pub id: String,
+    /// For which tool.
+    pub tool: ToolName,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct SessionIndex {
     /// The revision of the view that the board knows.
     revision: u64,
     online: HashMap<ClientId, Offer>,
     /// Waiting tasks by tool, in the order in which they came.
-    by_tool: HashMap<ToolName, BTreeMap<u64, TaskId>>,
+    by_tool: HashMap<ToolName, BTreeMap<ParkOrder, TaskId>>,
     /// Waiting tasks that know more than the board: they decided on a view that the board has not been told yet.
     ahead: BTreeSet<TaskId>,
 }
@@ -92,10 +109,14 @@ impl Board {
         }
     }
 
-    pub(super) fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
+    fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
+        self.park_in(id, wait, wake_on, seen, AS_THEY_CAME);
+    }
+
+    pub(super) fn park_in(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64, since: i64) {
         self.unindex(id);
         self.parks += 1;
-        let order = self.parks;
+        let order = (since, self.parks);
         let Some(node) = self.nodes.get_mut(id) else { return };
         (node.park_order, node.seen) = (order, seen);
         node.entry.wake_on = wake_on.to_vec();
@@ -159,7 +180,7 @@ impl Board {
         if revision <= session.revision {
             return Vec::new();
         }
-        let mut woken: BTreeMap<u64, TaskId> = BTreeMap::new();
+        let mut woken: BTreeMap<ParkOrder, TaskId> = BTreeMap::new();
         for (client_id, offer) in &online {
             let before = session.online.get(client_id);
             let is_new = |tool: &ToolName| offer.contains(tool) && before.is_none_or(|b| !b.contains(tool));
@@ -170,7 +191,7 @@ impl Board {
                 let client = self.clients.entry(client_id.clone()).or_default();
                 client.online_in.insert(session_id.clone());
                 for id in &client.waiting {
-                    let order = self.nodes.get(id).map_or(0, |n| n.park_order);
+                    let order = self.nodes.get(id).map_or(ParkOrder::default(), |n| n.park_order);
                     woken.insert(order, id.clone());
                 }
             }
@@ -205,11 +226,16 @@ impl Board {
         out
     }
 
-    /// The server's tools changed: whoever waits for a client looks again.
-    pub fn server_tools_changed(&mut self) -> Vec<Order> {
+    /// The server's tools changed: whoever waits for a client with a tool that this may concern looks again.
+    pub fn server_tools_changed(&mut self, concerns: &dyn Fn(&ToolName) -> bool) -> Vec<Order> {
         self.server_changes += 1;
-        let waiting: BTreeMap<u64, TaskId> =
-            self.sessions.values().flat_map(|s| s.by_tool.values()).flatten().map(|(o, id)| (*o, id.clone())).collect();
+        let all = self.sessions.values().flat_map(|s| s.by_tool.values()).flatten();
+        let may_go = |id: &TaskId| match self.nodes.get(id).map(|node| &node.stand) {
+            Some(Stand::Parked(Wait::Client { tool, .. })) => concerns(tool),
+            Some(_) | None => false,
+        };
+        let waiting: BTreeMap<ParkOrder, TaskId> =
+            all.filter(|(_, id)| may_go(id)).map(|(order, id)| (*order, id.clone())).collect();
         for id in waiting.values() {
             let Some(own) = self.nodes.get(id).map(|n| n.entry.session_id.clone()) else { continue };
             self.wake(id, &own);
@@ -217,6 +243,19 @@ impl Board {
         let mut out = Vec::new();
         self.fill_slots(&mut out);
         out
+    }
+
+    /// The session's pending-client queue, first in first out.
+    pub fn queue(&self, session_id: &SessionId) -> Vec<Waiting> {
+        let Some(session) = self.sessions.get(session_id) else { return Vec::new() };
+        let queued = |id: &TaskId| {
+            let node = self.nodes.get(id)?;
+            let Stand::Parked(Wait::Client { tool, queued: true }) = &node.stand else { return None };
+            Some(Waiting { task_id: id.clone(), id: node.entry.id.clone(), tool: tool.clone() })
+        };
+        let all: BTreeMap<ParkOrder, &TaskId> =
+            session.by_tool.values().flatten().map(|(order, id)| (*order, id)).collect();
+        all.into_values().filter_map(queued).collect()
     }
 
     /// A task runs again after waiting (its call was picked up without a slot being asked for).

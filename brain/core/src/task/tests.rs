@@ -32,19 +32,8 @@ fn step(tool_name: &str, name: Option<&str>) -> StepSpec {
 fn spec(steps: usize) -> TaskSpec {
     TaskSpec {
         id: "t".into(),
-        parent: None,
-        goal: String::new(),
-        tools: None,
-        execution_target: crate::spec::ExecutionTarget::Auto,
-        offline_strategy: None,
-        depends_on: Vec::new(),
-        client: None,
-        any_client: false,
-        on_unknown: OnUnknown::Ask,
-        run_if: crate::spec::RunIf::Success,
-        retry: Retry::default(),
-        timeout: None,
         steps: (0..steps).map(|i| step("read_local_file", Some(&format!("s{i}")))).collect(),
+        ..TaskSpec::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use vance_brain_core::board::{Entry, Offer};
+use vance_brain_core::board::{Entry, Offer, Waiting};
 use vance_brain_core::session::News;
 use vance_brain_core::task::{Input, State, Wait};
 use vance_shared::call::Outcome;
@@ -144,15 +144,20 @@ pub struct Presence {
 #[rtype(result = "()")]
 pub struct SessionRestarted(pub SessionId);
 
-/// Message: the server's tools changed.
+/// Message: the server's tools changed: those of this pack, or whatever.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ServerToolsChanged;
+pub struct ServerToolsChanged(pub Option<String>);
 
 /// Message: which calls do tasks hold open on a client?
 #[derive(Message)]
 #[rtype(result = "BTreeSet<CallId>")]
 pub struct HeldOn(pub ClientId);
+
+/// Message: who waits in a session's pending-client queue, first in first out?
+#[derive(Message)]
+#[rtype(result = "Vec<Waiting>")]
+pub struct Queue(pub SessionId);
 
 /// Message: running and waiting tasks, live trees.
 #[derive(Message)]
