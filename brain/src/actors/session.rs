@@ -19,9 +19,11 @@ use crate::hub::Brain;
 use crate::outbox::Outbox;
 
 mod blobs;
+mod direct;
 mod drain;
 mod tools;
 pub use blobs::GetBlob;
+pub use direct::DirectCall;
 pub use drain::DrainAll;
 use tools::NotTaken;
 pub use tools::Rejudge;
@@ -103,16 +105,6 @@ pub enum ToSession {
         /// Who.
         client_id: ClientId,
     },
-}
-
-/// A call that is not a task's: its news go to whoever called.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct DirectCall {
-    /// The call.
-    pub with: WithCall,
-    /// Its news. Boxed: a channel makes room for 32 at once, and a call has one or two.
-    pub news: mpsc::Sender<Box<News>>,
 }
 
 /// A client said hello.
@@ -455,16 +447,6 @@ impl Handler<ToSession> for SessionActor {
                 }
             }
         }
-    }
-}
-
-impl Handler<DirectCall> for SessionActor {
-    type Result = ();
-
-    fn handle(&mut self, DirectCall { with, news }: DirectCall, ctx: &mut Self::Context) {
-        let Some(client_id) = with.client_id else { return };
-        self.direct.insert(with.call.call_id.clone(), news);
-        self.turn(Input::Dispatch { client_id, call: with.call, replay: with.replay }, ctx);
     }
 }
 

@@ -11,6 +11,7 @@ use vance_mcp_host::{Elicited, Person, Question};
 use vance_shared::call::Outcome;
 use vance_shared::ids::ClientId;
 use vance_shared::json::Raw;
+use vance_shared::limits::FRAME_BYTES;
 use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
@@ -108,7 +109,12 @@ impl ToolHost for Tools {
                 note(format!("{step} heard {number:?}"));
                 ledger.hear(Heard { step: step.clone(), number });
             }
-            Outcome::Done(ToolResult::structured(serde_json::json!({ "step": step })))
+            // Some do not fit a frame and travel in parts.
+            let pad = if fastrand::u32(0..60) == 0 { FRAME_BYTES + fastrand::usize(..FRAME_BYTES) } else { 0 };
+            Outcome::Done(ToolResult {
+                structured: Some(Raw::from(serde_json::json!({ "step": step }))),
+                ..ToolResult::text("x".repeat(pad))
+            })
         })
     }
 }
