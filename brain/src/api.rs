@@ -48,7 +48,7 @@ impl From<Fault> for ApiError {
         let status = match fault.code.as_str() {
             "forbidden" => 403,
             "session_not_found" | "task_not_found" | "unknown_tool" => 404,
-            "not_live" | "not_retryable" | "not_unknown" | "client_absent" => 409,
+            "not_live" | "not_retryable" | "not_unknown" | "client_absent" | "answered" | "no_question" => 409,
             "busy" => 429,
             "restarting" | "unavailable" | "store_unavailable" | "server_unavailable" => 503,
             "internal" | "store_corrupt" => 500,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
 use vance_brain_core::registry::{ClientView, SessionView};
@@ -17,13 +17,16 @@ use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
 use vance_shared::tool::ToolSpec;
-use vance_shared::wire::WireTool;
+use vance_shared::wire::{self, Refused, WireTool};
 use vance_supervise::{ActorRef, ChildSpec, SupervisorRef};
 
 use crate::actors::session::{MAILBOX, SessionActor, ToSession};
 use crate::hub::{Brain, now_ms};
+use crate::news::Desk;
 use crate::rows::{KNOWN_TOOLS, SESSION};
 use crate::store::{Batch, Row, StoreError};
+
+mod lending;
 
 /// Definitions that are kept of one owner's clients.
 const MAX_KNOWN: usize = 10_000;
@@ -48,6 +51,8 @@ pub struct SessionHandle {
     /// Its actor.
     pub actor: ActorRef<SessionActor>,
     view: ArcSwap<Published>,
+    refused: ArcSwapOption<RefusedTools>,
+    news: Desk,
     revision: AtomicU64,
     starts: AtomicU32,
 }
@@ -59,7 +64,14 @@ pub struct Published {
     pub revision: u64,
     /// The view.
     pub view: SessionView,
+    /// How many of its clients are the session's own; those behind them are lent by other sessions.
+    pub own: usize,
+    /// Which session each of those belongs to.
+    pub lenders: Vec<SessionId>,
 }
+
+/// What was not taken of the tools of a session's clients, with reasons.
+pub type RefusedTools = BTreeMap<ClientId, Vec<Refused>>;
 
 impl SessionHandle {
     /// The view now.
@@ -69,10 +81,23 @@ impl SessionHandle {
 
     /// Puts a new view in place; only the session's actor does. Gives its revision.
     pub fn publish(&self, clients: Vec<ClientView>) -> u64 {
-        let revision = self.revision.fetch_add(1, Ordering::Relaxed) + 1;
-        let known = self.view.load().view.known.clone();
-        self.view.store(Arc::new(Published { revision, view: SessionView { clients, known } }));
-        revision
+        let before = self.published();
+        let own = before.view.clients.get(..before.own).unwrap_or_default();
+        self.news.of_views((&self.session_id, &self.owner), now_ms(), own, &clients);
+        self.change(|old| {
+            let lent = old.view.clients.iter().skip(old.own).cloned();
+            (clients.iter().cloned().chain(lent).collect(), clients.len(), old.lenders.clone())
+        })
+    }
+
+    /// What was not taken of its clients' tools.
+    pub fn refused(&self) -> Option<Arc<RefusedTools>> {
+        self.refused.load_full()
+    }
+
+    /// Puts a new list in place; only the session's actor does.
+    pub fn show_refused(&self, refused: RefusedTools) {
+        self.refused.store((!refused.is_empty()).then(|| Arc::new(refused)));
     }
 
     /// How often the actor was started before this start.
@@ -83,7 +108,7 @@ impl SessionHandle {
     fn set_known(&self, known: Known) {
         self.view.rcu(|old| {
             let view = SessionView { clients: old.view.clients.clone(), known: known.clone() };
-            Arc::new(Published { revision: old.revision, view })
+            Arc::new(Published { revision: old.revision, view, own: old.own, lenders: old.lenders.clone() })
         });
     }
 }
@@ -103,6 +128,9 @@ pub struct Directory {
     /// The latest life of each client that has said one.
     lives: DashMap<ClientId, u64>,
     known: DashMap<String, Known>,
+    /// Autonomous sessions by owner: they see the clients of the owner's other sessions.
+    borrowers: DashMap<String, Vec<Arc<SessionHandle>>>,
+    news: Desk,
     supervisor: SupervisorRef,
     /// One at a time makes or loads a session: two must not start two actors for one id.
     opening: tokio::sync::Mutex<()>,
@@ -145,6 +173,8 @@ impl Directory {
             clients: DashMap::new(),
             lives: DashMap::new(),
             known: DashMap::new(),
+            borrowers: DashMap::new(),
+            news: Desk::default(),
             supervisor,
             opening: tokio::sync::Mutex::new(()),
         }
@@ -193,6 +223,11 @@ impl Directory {
         }
     }
 
+    /// Where news of clients and runs are told.
+    pub fn news(&self) -> &Desk {
+        &self.news
+    }
+
     /// Sessions that are loaded.
     pub fn loaded(&self) -> Vec<Arc<SessionHandle>> {
         self.sessions.iter().map(|s| s.clone()).collect()
@@ -206,6 +241,11 @@ impl Directory {
     /// The session to which a client is attached.
     pub fn session_of(&self, client_id: &ClientId) -> Option<SessionId> {
         self.clients.get(client_id).map(|s| s.clone())
+    }
+
+    /// The session to which a client is attached, if it is loaded.
+    pub fn place_of(&self, client_id: &ClientId) -> Option<Arc<SessionHandle>> {
+        self.session_of(client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()))
     }
 
     /// Notes which life of a client says hello; false: a later one was here. Kept in memory: a hello that was sent to an
@@ -229,9 +269,18 @@ impl Directory {
 
     /// A result is stored: the client, wherever it is, may forget it. If it is away, its next hello brings the call again.
     pub fn acknowledge(&self, client_id: &ClientId, call_id: CallId) {
-        let session = self.session_of(client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()));
-        if let Some(session) = session {
+        if let Some(session) = self.place_of(client_id) {
             session.actor.tell(ToSession::Ack { client_id: client_id.clone(), call_id }).ok();
+        }
+    }
+
+    /// Sends a client the answer to a question. One that is away asks again when it is back.
+    pub fn reply(&self, client_id: ClientId, reply: wire::ElicitReply) {
+        let session = self.session_of(&client_id).and_then(|id| self.sessions.get(&id).map(|s| s.clone()));
+        if let Some(session) = session
+            && let Err(refusal) = session.actor.tell(ToSession::Reply { client_id, reply })
+        {
+            tracing::warn!(session = session.actor.name(), %refusal, "the session did not take an answer");
         }
     }
 
@@ -309,7 +358,12 @@ impl Directory {
             mode: row.mode,
             created_at: row.created_at,
             actor: ActorRef::new(format!("session:{session_id}")),
-            view: ArcSwap::from_pointee(Published { revision: 0, view: SessionView { clients: Vec::new(), known } }),
+            view: ArcSwap::from_pointee(Published {
+                view: SessionView { clients: Vec::new(), known },
+                ..Published::default()
+            }),
+            refused: ArcSwapOption::empty(),
+            news: self.news.clone(),
             revision: AtomicU64::new(0),
             starts: AtomicU32::new(0),
         });
@@ -321,6 +375,7 @@ impl Directory {
             .await
             .map_err(|e| Fault::new("unavailable", format!("cannot start session {session_id}: {e}")))?;
         self.sessions.insert(session_id.clone(), handle.clone());
+        self.settle(brain, &handle);
         Ok(handle)
     }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use vance_mcp_host::{CallRequest, HostState, McpHandle, ProgressSink};
+use vance_mcp_host::{CallRequest, HostState, McpHandle, Person, ProgressSink};
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TASK_ID, TOOL};
 use vance_observability::spans::{Kind, Span};
 use vance_shared::call::Outcome;
@@ -19,6 +19,7 @@ use vance_shared::names::ToolName;
 use vance_shared::trace::TraceContext;
 
 use crate::builtin::{BuiltinCall, Builtins};
+use crate::questions::Questions;
 
 /// While a pack starts, how often a waiting call looks again.
 const START_POLL: Duration = Duration::from_millis(50);
@@ -45,6 +46,8 @@ pub struct ServerCall {
     pub task_id: Option<TaskId>,
     /// Hears how far it is.
     pub progress: Option<ProgressSink>,
+    /// Who is asked what its server wants to know.
+    pub person: Person,
 }
 
 /// A server pack's place.
@@ -63,12 +66,13 @@ pub struct Executor {
     /// `None`: it will come, and calls wait for it.
     packs: Arc<DashMap<String, Option<Seat>>>,
     running: Arc<DashMap<CallId, CancellationToken>>,
+    questions: Questions,
 }
 
 impl Executor {
     /// An executor without packs.
     pub fn new(builtins: Builtins) -> Self {
-        Self { builtins, packs: Arc::default(), running: Arc::default() }
+        Self { builtins, packs: Arc::default(), running: Arc::default(), questions: Questions::default() }
     }
 
     /// The built-in tools.
@@ -99,6 +103,16 @@ impl Executor {
     /// True if that start of the pack's server is the one that is there.
     pub fn is_current(&self, name: &str, start: u64) -> bool {
         self.packs.get(name).is_some_and(|seat| seat.as_ref().is_some_and(|seat| seat.start == start))
+    }
+
+    /// What server packs ask.
+    pub fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
+    /// True while that call runs here.
+    pub fn runs(&self, call_id: &CallId) -> bool {
+        self.running.contains_key(call_id)
     }
 
     /// Calls under way.
@@ -175,10 +189,10 @@ impl Executor {
             }
         };
         let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
-        let ServerCall { call_id, tool, arguments, trace, progress, .. } = call;
+        let ServerCall { call_id, tool, arguments, trace, progress, person, .. } = call;
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let outcome =
-            handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress }).await;
+        let request = CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress, person };
+        let outcome = handle.call(request).await;
         drop(running);
         outcome
     }

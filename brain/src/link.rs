@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -40,8 +42,10 @@ use crate::rows::CLIENT;
 use crate::store::{Batch, Row};
 use crate::tokens::Principal;
 use gulps::Gulps;
+use turns::Turns;
 
 mod gulps;
+mod turns;
 
 /// Frames that are written together; then heartbeats and ends have their turn.
 const TOGETHER_FRAMES: usize = 64;
@@ -54,6 +58,9 @@ const WRITE_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the peer may take to answer a close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// Frames of one connection that wait in its session's mailbox: however much it sends, the session's other clients find room.
+const POSTED_FRAMES: usize = 64;
 
 /// Bad frames of one connection until it is closed: a peer that sends nothing else is broken.
 const MAX_BAD_FRAMES: u32 = 64;
@@ -382,6 +389,8 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     let mut parts = Assembly::default();
     let mut bad = 0u32;
     let silence = HEARTBEAT * HEARTBEAT_MISSES;
+    let places = Arc::new(Semaphore::new(POSTED_FRAMES));
+    let mut turns = Turns::default();
     loop {
         let text = match timeout(silence, reader.next()).await {
             Err(_) => return format!("nothing was heard for {} s", silence.as_secs()),
@@ -403,6 +412,7 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
             Ok(Some(Ok(Message::Close(_)))) => return "the client closed the connection".to_owned(),
         };
+        turns.took(text.len()).await;
         let decoded = if text.len() > FRAME_BYTES {
             let message = format!(
                 "a frame of {} bytes was not taken; at most {FRAME_BYTES}, larger results travel in parts",
@@ -436,8 +446,10 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
                 continue;
             }
         };
-        let message = ToSession::Frame { client_id: client_id.clone(), epoch, frame: Box::new(frame) };
         // Waiting here is what slows a client down that sends faster than its session takes.
+        let Ok(place) = places.clone().acquire_owned().await else { return "its session is gone".to_owned() };
+        let (client_id, frame) = (client_id.clone(), Box::new(frame));
+        let message = ToSession::Frame { client_id, epoch, frame, place };
         if let Err(refusal) = session.post(message).await {
             return format!("its session is {refusal}");
         }

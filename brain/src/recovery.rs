@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use vance_brain_core::board::Entry;
-use vance_brain_core::task::State;
-use vance_shared::ids::TaskId;
+use vance_brain_core::task::{State, Wait};
+use vance_shared::ids::{SessionId, TaskId};
+use vance_shared::summary::summary;
 
 use crate::hub::Brain;
 use crate::rows::{TASK, TaskRow};
@@ -42,6 +43,27 @@ pub async fn tree_entries(brain: &Brain, tree_id: &str) -> Result<Vec<Entry>, St
             }
         })
         .collect())
+}
+
+/// How a tree stands.
+pub struct Standing {
+    /// Its session.
+    pub session_id: SessionId,
+    /// Who submitted it.
+    pub owner: String,
+    /// In one line.
+    pub summary: String,
+}
+
+/// How a tree stands; `None`: there is none of this id.
+pub async fn standing(brain: &Brain, tree_id: &str) -> Result<Option<Standing>, StoreError> {
+    let rows = all_rows(brain, Filter { parent: Some(tree_id.to_owned()), ..Filter::default() }).await?;
+    let owner = rows.first().and_then(|row| row.owner.clone()).unwrap_or_default();
+    let tasks: Vec<TaskRow> = rows.into_iter().filter_map(|row| row.data.to().ok()).collect();
+    let Some(session_id) = tasks.first().map(|task| task.session_id.clone()) else { return Ok(None) };
+    let reasons: Vec<Option<String>> = tasks.iter().map(|task| task.wait.as_ref().map(Wait::reason)).collect();
+    let states = tasks.iter().map(|task| task.state.word()).zip(reasons.iter().map(Option::as_deref));
+    Ok(Some(Standing { session_id, owner, summary: summary(states) }))
 }
 
 /// Task rows, page by page.

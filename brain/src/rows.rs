@@ -5,11 +5,12 @@ use serde_json::Value;
 use vance_brain_core::board;
 use vance_brain_core::registry::Registry;
 use vance_brain_core::spec::RunIf;
-use vance_brain_core::task::{Event, State, Task, Wait};
+use vance_brain_core::task::{Asking, Event, State, Task, Wait};
 use vance_shared::call::Fault;
-use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
+use vance_shared::ids::{CallId, ClientId, QuestionId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
+use vance_shared::question::{Action, Question};
 
 use crate::store::{Append, NewEvent, Row, StoredEvent};
 
@@ -135,11 +136,28 @@ pub struct TaskRow {
     pub wait: Option<Wait>,
     /// Its open call on a client.
     pub held: Option<(CallId, ClientId)>,
+    /// What it waits to be told, else what it was told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Question>,
+    /// Tasks below it that may run at once.
+    #[serde(default)]
+    pub max_parallel: Option<u32>,
+    /// Tasks of its tree that may run at once.
+    #[serde(default)]
+    pub tree_max_parallel: Option<u32>,
+    /// Its last change, in milliseconds since 1970.
+    #[serde(default)]
+    pub changed_at: i64,
+    /// No client is expected.
+    #[serde(default)]
+    pub autonomous: bool,
 }
 
 impl TaskRow {
     /// Of a task.
     pub fn of(task: &Task) -> Self {
+        let open = task.question.as_ref().map(|asking| &asking.question);
+        let asked = open.or(task.answered.as_ref().map(|answered| &answered.question));
         Self {
             view: view(task),
             id: task.head.spec.id.clone(),
@@ -152,6 +170,11 @@ impl TaskRow {
             state: task.state,
             wait: task.wait.clone(),
             held: task.held(),
+            asked: asked.cloned(),
+            max_parallel: task.head.spec.max_parallel,
+            tree_max_parallel: task.head.spec.tree_max_parallel,
+            changed_at: task.updated_at,
+            autonomous: task.head.autonomous,
         }
     }
 
@@ -171,6 +194,10 @@ impl TaskRow {
             wait: self.wait,
             wake_on,
             held: self.held,
+            max_parallel: self.max_parallel,
+            tree_max_parallel: self.tree_max_parallel,
+            autonomous: self.autonomous,
+            waits_since: self.changed_at,
         }
     }
 }
@@ -190,13 +217,17 @@ pub fn entry(task: &Task, registry: &Registry) -> board::Entry {
         wait: task.wait.clone(),
         wake_on: wake_on(task.wait.as_ref(), registry),
         held: task.held(),
+        max_parallel: task.head.spec.max_parallel,
+        tree_max_parallel: task.head.spec.tree_max_parallel,
+        autonomous: task.head.autonomous,
+        waits_since: task.updated_at,
     }
 }
 
 fn wake_on(wait: Option<&Wait>, registry: &Registry) -> Vec<ToolName> {
     match wait {
         Some(Wait::Client { tool, .. }) => registry.client_names(tool),
-        Some(Wait::Suspended { .. } | Wait::Unknown { .. }) | None => Vec::new(),
+        Some(Wait::Suspended { .. } | Wait::Answer { .. } | Wait::Unknown { .. }) | None => Vec::new(),
     }
 }
 
@@ -225,6 +256,9 @@ struct View<'a> {
     depends_on: &'a [TaskId],
     state: &'static str,
     blocked_reason: Option<String>,
+    question: Option<QuestionView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered: Option<AnsweredView<'a>>,
     skip_reason: Option<&'a str>,
     cancel_reason: Option<&'a str>,
     error: Option<&'a Fault>,
@@ -232,6 +266,27 @@ struct View<'a> {
     created_at: String,
     updated_at: String,
     calls: Vec<CallView<'a>>,
+}
+
+/// A question that a task waits with, in the API's shape.
+#[derive(Serialize)]
+struct QuestionView<'a> {
+    id: &'a QuestionId,
+    call_id: &'a CallId,
+    message: &'a str,
+    schema: &'a Raw,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    asked_at: String,
+}
+
+/// The last answer to a question of a task, in the API's shape.
+#[derive(Serialize)]
+struct AnsweredView<'a> {
+    question: &'a QuestionId,
+    action: Action,
+    by: &'a str,
+    at: String,
 }
 
 /// A call of a task in the API's shape.
@@ -276,6 +331,20 @@ fn view(task: &Task) -> Raw {
         depends_on: &task.head.depends_on,
         state: task.state.word(),
         blocked_reason: task.blocked_reason(),
+        question: task.question.as_ref().map(|Asking { question, asked_at }| QuestionView {
+            id: &question.question_id,
+            call_id: &question.call_id,
+            message: &question.message,
+            schema: &question.schema,
+            url: question.url.as_deref(),
+            asked_at: time(*asked_at),
+        }),
+        answered: task.answered.as_ref().map(|answered| AnsweredView {
+            question: &answered.question.question_id,
+            action: answered.answer.action,
+            by: &answered.by,
+            at: time(answered.at),
+        }),
         skip_reason: reason_of(State::Skipped),
         cancel_reason: reason_of(State::Cancelled),
         error: task.error.as_ref(),

@@ -25,5 +25,6 @@ pub(crate) mod kept;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod loader;
+pub(crate) mod questions;
 pub(crate) mod run;
 pub(crate) mod runs;

@@ -21,7 +21,7 @@ pub use error::{ApiError, Problem};
 pub use follow::{Follow, Notice};
 pub use types::{
     Call, CallOutput, CallRequest, Called, Client, Event, Resolve, Session, SessionTool, SessionTools, Sessions,
-    Submitted, SubmittedTask, Task, TaskState, Tasks, Verdict,
+    Submitted, SubmittedTask, Task, TaskAnswer, TaskQuestion, TaskState, Tasks, Verdict,
 };
 
 /// Until a connection stands: a Brain on the same machine answers at once, one across the world within a second.
@@ -219,6 +219,11 @@ impl Brain {
     /// Decides an unknown outcome.
     pub async fn resolve(&self, id: &TaskId, verdict: &Resolve) -> Result<Raw, ApiError> {
         self.post(&["tasks", id.as_str(), "resolve"], verdict).await
+    }
+
+    /// Answers the question that a task waits with.
+    pub async fn answer_question(&self, id: &TaskId, answer: &TaskAnswer) -> Result<Raw, ApiError> {
+        self.post(&["tasks", id.as_str(), "answer"], answer).await
     }
 
     /// The caller's sessions.

@@ -5,18 +5,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::Url;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::Rules;
-use vance_mcp_host::HostEnv;
 use vance_mcp_host::rest::ReadFile;
+use vance_mcp_host::{HostEnv, Person};
 use vance_shared::call::Outcome;
 use vance_shared::gate::Nobody;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{CALL_TIMEOUT, PROGRESS_CAP};
 use vance_shared::tool::ToolSpec;
-use vance_shared::wire::{ClientConnected, PROTOCOL};
+use vance_shared::wire::ClientConnected;
 use vance_supervise::{ActorRef, ChildSpec, ExitReason, Strategy, SupervisorRef, SupervisorSpec};
 
 use crate::actors::catalogue::Catalogue;
@@ -25,16 +25,19 @@ use crate::actors::dispatcher::{self, Dispatcher, ToDispatcher};
 use crate::actors::gate::{self, Gate, TrustGate};
 use crate::actors::hosts::{ByRules, Native, NoPacks, Permit};
 use crate::actors::kept;
-use crate::actors::link::{self, Link};
+use crate::actors::link::{self, Link, ToLink};
 use crate::actors::loader::{self, Loader, PackDesk};
+use crate::actors::questions::Questions;
 use crate::actors::run;
 use crate::actors::runs::Runs;
 use crate::control::{Control, Serving};
-use crate::identity::{self, NoSlot, Slot, Use};
+use crate::identity::{NoSlot, Slot, Use};
 use crate::journal::{CallJournal, Journal, JournalFault};
 use crate::native::{Asker, NativeEnv, NativeTools};
 use crate::paths::Paths;
 use crate::trust::Trust;
+
+use hello::{hello, socket_url};
 
 pub use crate::actors::catalogue::{Progress, Tool, ToolCall, ToolHost};
 pub use crate::actors::connection::Connection;
@@ -46,6 +49,8 @@ pub use crate::actors::loader::{LoadSummary, PackState, PackStatus};
 const FINISH_WITHIN: Duration = Duration::from_secs(5);
 /// How long it waits for the Brain to take the results of these.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
+/// How long the end of its line may take: the close waits behind what is being sent.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 /// Messages that wait for the table of calls: a full set of calls with their cancels, acks and progress.
 const DISPATCHER_MAILBOX: usize = 4096;
 
@@ -164,6 +169,7 @@ pub struct Foot {
     line: SupervisorRef,
     packs: SupervisorRef,
     dispatcher: ActorRef<Dispatcher>,
+    link: ActorRef<Link>,
     native: Option<Arc<NativeTools>>,
     journal: Option<Arc<dyn CallJournal>>,
     runs: Arc<Runs>,
@@ -256,18 +262,21 @@ fn build(
         None => Connection::Local,
     });
     let (first_load_tx, first_load) = watch::channel(None);
-    let dispatcher = ActorRef::new("dispatcher");
+    let (dispatcher, link) = (ActorRef::new("dispatcher"), ActorRef::new("link"));
+    let terminal = config.asker.as_ref().and_then(|asker| asker.elicit());
+    let brain = (config.brain_url.is_some() && journal.is_some()).then(|| dispatcher.clone());
+    let questions = Arc::new(Questions::new(terminal, brain));
 
     let mut root = SupervisorSpec::new("foot");
     let line_ref = SupervisorRef::new();
     if let (Some(url), Some(open)) = (&config.brain_url, &journal) {
-        let link = ActorRef::new("link");
         let blobs = blobs.and_then(|dir| kept::open(&dir, &client_id));
         let calls = dispatcher::Shared {
             me: dispatcher.clone(),
             link: link.clone(),
             journal: Arc::clone(open),
             runs: Arc::clone(&runs),
+            questions: Arc::clone(&questions),
             blobs: blobs.clone(),
             catalogue: catalogue.clone(),
         };
@@ -292,7 +301,7 @@ fn build(
                 ChildSpec::actor(dispatcher.clone(), move |exit| Dispatcher::new(exit, calls.clone()))
                     .mailbox(DISPATCHER_MAILBOX),
             )
-            .child(ChildSpec::actor(link, move |_| Link::new(line.clone())));
+            .child(ChildSpec::actor(link.clone(), move |_| Link::new(line.clone())));
         root = root.child(ChildSpec::supervisor(line, line_ref.clone()));
     }
 
@@ -331,7 +340,7 @@ fn build(
             client_name: "vancetope".to_owned(),
             sandbox: native.as_ref().and_then(|native| native.sandbox()),
         },
-        elicit: config.asker.as_ref().and_then(|asker| asker.elicit()),
+        elicit: questions.people(),
         local: !config.no_local,
         load: if config.no_tools { Load::Nothing } else { config.load.clone() },
     };
@@ -346,6 +355,7 @@ fn build(
         line: line_ref,
         packs: packs_ref,
         dispatcher,
+        link,
         native,
         journal,
         runs,
@@ -357,40 +367,6 @@ fn build(
         pack_desk,
         _slot: slot,
     })
-}
-
-/// `http://HOST:PORT` → `ws://HOST:PORT/ws`.
-fn socket_url(brain: &Url) -> Result<String, StartError> {
-    let address = || StartError::Address { url: vance_shared::show::plain(brain.as_str()) };
-    let (scheme, rest) = brain.as_str().split_once("://").ok_or_else(address)?;
-    let scheme = match scheme {
-        "http" | "ws" => "ws",
-        "https" | "wss" => "wss",
-        _ => return Err(address()),
-    };
-    if brain.host_str().is_none()
-        || brain.query().is_some()
-        || brain.fragment().is_some()
-        || !brain.username().is_empty()
-    {
-        return Err(address());
-    }
-    Ok(format!("{scheme}://{}/ws", rest.trim_end_matches('/')))
-}
-
-fn hello(config: &FootConfig, client_id: &ClientId) -> ClientConnected {
-    let machine = identity::machine();
-    ClientConnected {
-        session_id: config.session.clone(),
-        new_session: config.new_session,
-        client_type: config.client_type.clone(),
-        protocol: vec![PROTOCOL],
-        client_id: Some(client_id.clone()),
-        name: Some(config.name.clone().unwrap_or_else(|| machine.clone())),
-        machine: Some(machine),
-        working_dir: Some(crate::paths::shown(&config.project_dir)),
-        ..ClientConnected::default()
-    }
 }
 
 impl Foot {
@@ -454,7 +430,10 @@ impl Foot {
         };
         let timeout = timeout.unwrap_or(CALL_TIMEOUT);
         let cap = timeout.saturating_mul(PROGRESS_CAP);
-        let job = run::Job { call_id, tool, arguments, timeout, cap, trace: None, cancel, keep: None };
+        // The terminal, if there is one: the servers' own people.
+        let person = Person::default();
+        let (trace, keep) = (None, None);
+        let job = run::Job { call_id, tool, arguments, timeout, cap, trace, cancel, person, keep };
         run::run(job, |(fraction, message)| {
             if let Some(progress) = &progress {
                 progress(fraction, message);
@@ -486,6 +465,7 @@ impl Foot {
             if self.is_online() && tokio::time::timeout(DELIVER_WITHIN, self.delivered()).await.is_err() {
                 tracing::info!("the Brain has not taken every result; they are sent at the next start");
             }
+            self.leave().await;
             // First the line: what ends from here on ends because we stop, and that is not the call's own outcome.
             self.root.stop_child("line").await;
         }
@@ -498,6 +478,14 @@ impl Foot {
             && let Err(fault) = journal.flush().await
         {
             tracing::warn!("the journal is not complete: {fault}");
+        }
+    }
+
+    /// The Brain hears that this Foot goes, and does not take it for a line that was cut.
+    async fn leave(&self) {
+        let (gone, closed) = oneshot::channel();
+        if self.link.tell(ToLink::Leave { gone }).is_ok() && tokio::time::timeout(LEAVE_WITHIN, closed).await.is_err() {
+            tracing::debug!("the Brain did not answer the close");
         }
     }
 
@@ -516,5 +504,6 @@ impl Foot {
     }
 }
 
+mod hello;
 #[cfg(test)]
 mod tests;

@@ -79,6 +79,10 @@ id!(
     ClientId, "foot_"
 );
 id!(
+    /// One question of a tool's server in the middle of a call.
+    QuestionId, "question_"
+);
+id!(
     /// Something that is too large to travel and is kept where it was made.
     BlobHandle, "blob_"
 );

@@ -32,5 +32,7 @@ pub const HEARTBEAT_MISSES: u32 = 3;
 pub const GRACE: Duration = Duration::from_secs(30);
 /// A call's deadline unless its tool or task says otherwise.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// A question in the middle of a call waits this long for a person: over a night and a day. Meanwhile the call's deadline stands still.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Progress extends a deadline up to this many times the timeout.
 pub const PROGRESS_CAP: u32 = 10;

@@ -9,7 +9,7 @@ mod coerce;
 pub use coerce::Coercion;
 
 /// Problems shown of one bad argument object: enough to mend it, short enough to read.
-const MAX_SHOWN: usize = 5;
+const MAX_SHOWN: usize = 20;
 
 /// Checks arguments. The fault (`invalid_argument`) names each path and what was expected. A schema that is itself broken
 /// lets everything pass: the tool decides then, a peer's bad schema must not make its tool unusable.
@@ -29,24 +29,42 @@ impl Checker {
 
     /// As [`check_arguments`].
     pub fn check(&self, arguments: &Value) -> Result<(), Fault> {
+        let problems = self.problems(arguments, "arguments");
+        if problems.is_empty() { Ok(()) } else { Err(Fault::new("invalid_argument", problems.join("; "))) }
+    }
+
+    fn problems(&self, value: &Value, root: &str) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         let mut more = 0usize;
-        for error in self.0.iter_errors(arguments) {
+        for error in self.0.iter_errors(value) {
             if problems.len() == MAX_SHOWN {
                 more += 1;
                 continue;
             }
             let path = error.instance_path().to_string();
-            let at = if path.is_empty() { "arguments".to_owned() } else { format!("arguments{path}") };
-            problems.push(crate::show::plain(&format!("{at}: {error}")));
-        }
-        if problems.is_empty() {
-            return Ok(());
+            problems.push(crate::show::plain(&format!("{root}{path}: {error}")));
         }
         if more > 0 {
             problems.push(format!("and {more} more"));
         }
-        Err(Fault::new("invalid_argument", problems.join("; ")))
+        problems
+    }
+}
+
+/// What of a value does not fit a schema, each with its path below `root`; nothing where the schema itself is broken.
+pub fn problems(schema: &Raw, value: &Value, root: &str) -> Vec<String> {
+    Checker::of(&schema.value()).map_or_else(Vec::new, |checker| checker.problems(value, root))
+}
+
+/// Adds the schema's defaults for fields without a value.
+pub fn add_defaults(schema: &Value, fields: &mut serde_json::Map<String, Value>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (key, property) in properties.into_iter().flatten() {
+        if let Some(default) = property.get("default")
+            && !fields.contains_key(key)
+        {
+            fields.insert(key.clone(), default.clone());
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Fault, Outcome};
-use crate::ids::{CallId, ClientId, SessionId};
+use crate::ids::{CallId, ClientId, QuestionId, SessionId};
 use crate::json::Raw;
+use crate::question::{Action, Answer, Question, QuestionEnd};
 use crate::tool::{Annotations, Replay, ToolSpec};
 use crate::trace::TraceContext;
 
@@ -45,6 +46,8 @@ pub enum ToBrain {
     Progress(Progress),
     Result(CallResult),
     ResultPart(ResultPart),
+    Elicit(Question),
+    ElicitEnd(ElicitEnd),
     BlobPart(BlobPart),
     Ping(Ping),
     Pong(Ping),
@@ -61,6 +64,7 @@ pub enum ToFoot {
     Call(Call),
     ResultAck(ResultAck),
     Cancel(Cancel),
+    ElicitReply(ElicitReply),
     BlobGet(BlobGet),
     Ping(Ping),
     Pong(Ping),
@@ -265,6 +269,10 @@ pub struct Call {
     pub timeout_ms: u64,
     /// Progress extends the deadline up to this, in milliseconds from now.
     pub cap_ms: u64,
+    /// A question of the call's server may wait for its answer this long, in milliseconds; meanwhile the deadline stands still. Absent:
+    /// [`ANSWER_WITHIN`](crate::limits::ANSWER_WITHIN).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_ms: Option<u64>,
     /// Where the call belongs in its trace.
     pub traceparent: TraceContext,
 }
@@ -344,6 +352,48 @@ pub struct Cancel {
     /// The call's trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
+}
+
+/// A person's answer to a question of a call's server. Comes again until `elicit_end`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ElicitReply {
+    /// The call.
+    pub call_id: CallId,
+    /// The question.
+    pub question_id: QuestionId,
+    /// What the person does.
+    pub action: Action,
+    /// With `accept`: an object that fits the question's schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Raw>,
+    /// For people, where nobody was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl ElicitReply {
+    /// The answer to a question.
+    pub fn of(call_id: CallId, question_id: QuestionId, answer: Answer) -> Self {
+        Self { call_id, question_id, action: answer.action, content: answer.content, reason: None }
+    }
+
+    /// No, because nobody can be asked.
+    pub fn decline(question: &Question, reason: &str) -> Self {
+        let answer = Answer::bare(Action::Decline);
+        let reply = Self::of(question.call_id.clone(), question.question_id.clone(), answer);
+        Self { reason: Some(reason.to_owned()), ..reply }
+    }
+}
+
+/// A question is over for the call's server: it has the answer, or does not wait any more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ElicitEnd {
+    /// The call.
+    pub call_id: CallId,
+    /// The question.
+    pub question_id: QuestionId,
+    /// How it ended.
+    pub how: QuestionEnd,
 }
 
 /// Heartbeat; the answer carries the same number.

@@ -28,6 +28,8 @@ fn words_to_brain(frame: &ToBrain) -> &'static str {
         ToBrain::Progress(_) => "progress",
         ToBrain::Result(_) => "result",
         ToBrain::ResultPart(_) => "result_part",
+        ToBrain::Elicit(_) => "elicit",
+        ToBrain::ElicitEnd(_) => "elicit_end",
         ToBrain::BlobPart(_) => "blob_part",
         ToBrain::Ping(_) => "ping",
         ToBrain::Pong(_) => "pong",
@@ -42,6 +44,7 @@ fn words_to_foot(frame: &ToFoot) -> &'static str {
         ToFoot::Call(_) => "call",
         ToFoot::ResultAck(_) => "result_ack",
         ToFoot::Cancel(_) => "cancel",
+        ToFoot::ElicitReply(_) => "elicit_reply",
         ToFoot::BlobGet(_) => "blob_get",
         ToFoot::Ping(_) => "ping",
         ToFoot::Pong(_) => "pong",
@@ -50,20 +53,23 @@ fn words_to_foot(frame: &ToFoot) -> &'static str {
     }
 }
 
-const TO_BRAIN: [&str; 11] = [
+const TO_BRAIN: [&str; 13] = [
     "client_connected",
     "tools_changed",
     "accepted",
     "progress",
     "result",
     "result_part",
+    "elicit",
+    "elicit_end",
     "blob_part",
     "ping",
     "pong",
     "drain",
     "error",
 ];
-const TO_FOOT: [&str; 9] = ["welcome", "call", "result_ack", "cancel", "blob_get", "ping", "pong", "drain", "error"];
+const TO_FOOT: [&str; 10] =
+    ["welcome", "call", "result_ack", "cancel", "elicit_reply", "blob_get", "ping", "pong", "drain", "error"];
 
 #[test]
 fn each_golden_frame_decodes_and_encodes_to_itself() {

@@ -32,8 +32,8 @@ mod tree;
 mod trouble;
 
 pub use direct::Direct;
-pub use foot::Ledger;
-pub use person::Person;
+pub use foot::{Heard, Ledger};
+pub use person::{Person, Said};
 pub use tree::Wanted;
 pub use trouble::Planned;
 
@@ -113,13 +113,16 @@ struct Shared {
     strikes: Arc<Mutex<Vec<Strike>>>,
     /// Starts of each Foot's process.
     lives: Arc<Mutex<Vec<u32>>>,
+    /// One run of a tool of so many asks a person.
+    asks: u32,
     /// Which Feet say that they are attached.
     online: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Shared {
-    fn new(feet: usize) -> Self {
+    fn new(feet: usize, asks: u32) -> Self {
         Self {
+            asks,
             story: Story::default(),
             ledger: Ledger::default(),
             disk: SharedDisk::default(),
@@ -163,6 +166,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Machines with a Foot.
     pub feet: usize,
+    /// One run of a tool of so many asks a person; 0: none.
+    pub asks: u32,
     /// The trees, and when each is submitted.
     pub trees: Vec<(Duration, Vec<Wanted>)>,
     /// One step of the machines, and the finest delay of the network.
@@ -236,7 +241,7 @@ impl Ended {
 /// Runs a scenario on this thread, which must run nothing else. `log`: what the programs log goes into the story, by this filter.
 pub fn run(scenario: &Scenario, log: Option<&str>) -> Result<Ended, String> {
     clock::begin(scenario.seed);
-    let shared = Shared::new(scenario.feet);
+    let shared = Shared::new(scenario.feet, scenario.asks);
     let Some(filter) = log else { return simulate(scenario, shared) };
     let story = shared.story.clone();
     let log = tracing_subscriber::fmt()

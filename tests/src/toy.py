@@ -32,7 +32,27 @@ def tool(name, safe=False):
     return {"name": name, "description": name, "inputSchema": schema, "annotations": {"readOnlyHint": safe}}
 
 
-TOOLS = [tool("effect"), tool("look", True), tool("die"), tool("die_looking", True), tool("hang"), tool("big", True)]
+TOOLS = [tool("effect"), tool("look", True), tool("die"), tool("die_looking", True), tool("hang"), tool("big", True),
+         tool("ask"), tool("ask_looking", True), tool("ask_to_open")]
+FORM = {"type": "object", "required": ["colour", "count"], "properties": {
+    "colour": {"type": "string", "title": "Which colour"}, "count": {"type": "integer", "minimum": 1}, "note": {"type": "string", "default": "none"}}}
+asks, answers = {}, {}
+
+
+def ask(id, name, step):
+    """Asks, waits for the answer, writes it down."""
+    if "elicitation" not in asks:
+        return "nobody can be asked"
+    params = {"message": "What about " + step + "?", "requestedSchema": FORM}
+    if name == "ask_to_open":
+        params = {"mode": "url", "message": "Allow " + step, "url": "https://example.org/" + step, "elicitationId": step}
+    question, heard = "q-%s" % id, threading.Event()
+    answers[question] = (heard, [])
+    send({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params})
+    heard.wait()
+    said = json.dumps(answers[question][1][0], sort_keys=True)
+    note("answer %s %s" % (step, said))
+    return "heard " + said
 
 
 def call(id, params):
@@ -47,6 +67,10 @@ def call(id, params):
     if name == "hang":
         return
     time.sleep(args.get("ms", 0) / 1000)
+    if name.startswith("ask"):
+        heard = ask(id, name, step)
+        note("end " + step)
+        return send({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": heard}]}})
     note("end " + step)
     text = "x" * args["bytes"] if name == "big" else "did " + step
     send({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
@@ -63,9 +87,16 @@ if "never" in words:
 time.sleep(float(words.get("slow") or 0))
 for line in sys.stdin:
     m = json.loads(line)
+    if m.get("method") == "notifications/cancelled":
+        note("cancelled %s" % m["params"]["requestId"])
+    if m.get("id") in answers and "method" not in m:
+        heard, kept = answers[m["id"]]
+        kept.append(m.get("result", m.get("error")))
+        heard.set()
     if "id" not in m or "method" not in m:
         continue
     if m["method"] == "initialize":
+        asks.update(m["params"].get("capabilities", {}))
         send({"jsonrpc": "2.0", "id": m["id"], "result": {
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "toy", "version": "1"}}})
     elif m["method"] == "tools/list":

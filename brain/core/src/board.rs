@@ -3,7 +3,7 @@
 //! The board decides, task actors run. A waiting task holds no slot. Waking is driven by the index (session and tool, or
 //! client), never by a scan over all tasks.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
@@ -12,11 +12,19 @@ use vance_shared::names::ToolName;
 use crate::spec::RunIf;
 use crate::task::{ChildrenEnd, Input, State, Wait};
 
+mod limits;
+mod rest;
+mod retry;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use waiting::SessionIndex;
+use limits::{Limits, Scope};
+use slots::Ready;
+use waiting::{ClientIndex, ParkOrder, SessionIndex};
+
+pub use waiting::Waiting;
 
 /// A task as the board takes it, new or from the store.
 #[derive(Debug, Clone)]
@@ -45,6 +53,14 @@ pub struct Entry {
     pub wake_on: Vec<ToolName>,
     /// Its open call on a client.
     pub held: Option<(CallId, ClientId)>,
+    /// Tasks below it that may have a slot at once.
+    pub max_parallel: Option<u32>,
+    /// Tasks of its tree that may have a slot at once.
+    pub tree_max_parallel: Option<u32>,
+    /// No client is expected: how its tree stands is said when nothing runs any more.
+    pub autonomous: bool,
+    /// Of one that waits: since when, in milliseconds since 1970. So queues keep their order over a restart.
+    pub waits_since: i64,
 }
 
 /// What the board wants done, in this order.
@@ -64,11 +80,20 @@ enum Stand {
     Ready,
     /// Has a slot.
     Running,
+    /// Looks again by itself after a pause; holds no slot meanwhile.
+    Resting,
     /// Runs through its children; holds no slot.
     Around,
     /// Waits for something outside.
     Parked(Wait),
     Done(State),
+}
+
+impl Stand {
+    /// It will go on by itself.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Ready | Self::Running | Self::Resting)
+    }
 }
 
 #[derive(Debug)]
@@ -78,11 +103,11 @@ struct Node {
     children: Vec<TaskId>,
     dependents: Vec<TaskId>,
     /// Place in the queue of those that wait for the same tool.
-    park_order: u64,
+    park_order: ParkOrder,
     /// The revision of the view on which it decided to wait.
     seen: u64,
-    /// The revision of the view that woke it last: one view wakes a task once.
-    woken_at: u64,
+    /// The view that woke it last, a session's at a revision: one view wakes a task once.
+    woken_at: Option<(SessionId, u64)>,
     /// `server_changes` when it was last told to start.
     server_seen: u64,
 }
@@ -97,10 +122,15 @@ pub struct Board {
     live: HashMap<TreeId, usize>,
     members: HashMap<TreeId, Vec<TaskId>>,
     sessions: HashMap<SessionId, SessionIndex>,
+    clients: HashMap<ClientId, ClientIndex>,
     held: HashMap<CallId, (TaskId, ClientId)>,
     held_by_client: HashMap<ClientId, BTreeSet<CallId>>,
-    ready: VecDeque<TaskId>,
-    running: usize,
+    ready: Ready,
+    limits: Limits,
+    /// Of autonomous trees: tasks that run or are about to.
+    busy: HashMap<TreeId, usize>,
+    /// Those in which nothing runs any more, until somebody asks.
+    at_rest: HashSet<TreeId>,
     slots: usize,
     parks: u64,
     /// How often the server's tools changed.
@@ -115,10 +145,13 @@ impl Board {
             live: HashMap::new(),
             members: HashMap::new(),
             sessions: HashMap::new(),
+            clients: HashMap::new(),
             held: HashMap::new(),
             held_by_client: HashMap::new(),
-            ready: VecDeque::new(),
-            running: 0,
+            ready: Ready::default(),
+            limits: Limits::default(),
+            busy: HashMap::new(),
+            at_rest: HashSet::new(),
             slots,
             parks: 0,
             server_changes: 0,
@@ -136,15 +169,16 @@ impl Board {
         self.members.insert(tree_id.clone(), ids.clone());
         self.live.insert(tree_id, live);
         for entry in entries {
+            self.note_limits(&entry);
             let stand = if entry.state.is_terminal() { Stand::Done(entry.state) } else { Stand::Waiting };
             let node = Node {
                 entry,
                 stand,
                 children: Vec::new(),
                 dependents: Vec::new(),
-                park_order: 0,
+                park_order: ParkOrder::default(),
                 seen: 0,
-                woken_at: 0,
+                woken_at: None,
                 server_seen: 0,
             };
             self.nodes.insert(node.entry.task_id.clone(), node);
@@ -193,26 +227,43 @@ impl Board {
         match (entry.state, entry.wait) {
             (State::Running, _) if entry.has_children => self.set(id, Stand::Around),
             (State::Running, _) | (State::Blocked | State::Queued, None) => self.make_ready(id),
-            (State::Blocked | State::Queued, Some(wait)) => self.park(id, wait, &entry.wake_on, 0),
+            // What asked was a process of the Brain: it looks whether that is still there.
+            (State::Blocked, Some(Wait::Answer { client_id: None, .. })) => self.make_ready(id),
+            (State::Blocked | State::Queued, Some(wait)) => {
+                self.park_in(id, wait, &entry.wake_on, 0, entry.waits_since);
+            }
             (State::Pending | State::Completed | State::Failed | State::Cancelled | State::Skipped, _) => {}
         }
     }
 
     fn set(&mut self, id: &TaskId, stand: Stand) {
-        if let Some(node) = self.nodes.get_mut(id) {
-            if node.stand == Stand::Running {
-                self.running -= 1;
-            }
-            if stand == Stand::Running {
-                self.running += 1;
-            }
-            node.stand = stand;
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        let before = std::mem::replace(&mut node.stand, stand);
+        let (was, is) = (before == Stand::Running, node.stand == Stand::Running);
+        let (was_busy, is_busy) = (before.is_busy(), node.stand.is_busy());
+        match (was, is) {
+            (true, false) => self.ready.ended(&node.entry.session_id),
+            (false, true) => self.ready.began(&node.entry.session_id),
+            (true, true) | (false, false) => {}
+        }
+        if node.entry.autonomous && was_busy != is_busy {
+            let tree_id = node.entry.tree_id.clone();
+            self.count_busy(tree_id, is_busy);
+        }
+        if was != is && !self.limits.is_empty() {
+            self.slot_changed(id, is);
         }
     }
 
     fn make_ready(&mut self, id: &TaskId) {
         self.set(id, Stand::Ready);
-        self.ready.push_back(id.clone());
+        self.push_ready(id);
+    }
+
+    fn push_ready(&mut self, id: &TaskId) {
+        if let Some(node) = self.nodes.get(id) {
+            self.ready.push(&node.entry.session_id, id.clone());
+        }
     }
 
     /// Starts or skips a pending task if its time has come.
@@ -231,7 +282,7 @@ impl Board {
                     out.push(Order { task_id: id.clone(), input });
                     return;
                 }
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Parked(_) => return,
+                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Parked(_) => return,
             }
         }
         let mut open = false;
@@ -253,9 +304,9 @@ impl Board {
     }
 
     fn fill_slots(&mut self, out: &mut Vec<Order>) {
-        while self.running < self.slots {
-            let Some(id) = self.ready.pop_front() else { return };
-            if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) {
+        while self.ready.running() < self.slots {
+            let Some(id) = self.ready.pop() else { return };
+            if self.nodes.get(&id).is_some_and(|n| n.stand == Stand::Ready) && self.has_room(&id) {
                 self.set(&id, Stand::Running);
                 let server_changes = self.server_changes;
                 if let Some(node) = self.nodes.get_mut(&id) {
@@ -330,7 +381,9 @@ impl Board {
                     end = ChildrenEnd::Cancelled { child: child.entry.id.clone() };
                 }
                 Stand::Done(_) => {}
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Around | Stand::Parked(_) => return,
+                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {
+                    return;
+                }
             }
         }
         out.push(Order { task_id: parent.clone(), input: Input::ChildrenEnded(end) });
@@ -338,75 +391,13 @@ impl Board {
 
     fn forget(&mut self, tree_id: &TreeId) {
         self.live.remove(tree_id);
+        self.busy.remove(tree_id);
+        self.limits.forget(&Scope::Tree(tree_id.clone()));
         for id in self.members.remove(tree_id).unwrap_or_default() {
-            self.nodes.remove(&id);
-        }
-    }
-
-    /// Tasks that a retry of this one means: itself, what it kept from completing below it, what was skipped because of any of these, and the
-    /// failed ancestors of all of them; ancestors first.
-    pub fn retry_closure(&self, id: &TaskId) -> Vec<TaskId> {
-        // With whether a task's children are part of it: an ancestor's other children stay as they ended.
-        let mut seen: HashSet<(TaskId, bool)> = HashSet::new();
-        let mut out: Vec<(TaskId, bool)> = Vec::new();
-        let mut next = vec![id.clone()];
-        let mut at = 0;
-        loop {
-            for id in next {
-                if seen.insert((id.clone(), true)) {
-                    let up = self.failed_ancestors(&id).map(|up| (up, false));
-                    out.extend(up.filter(|up| seen.insert(up.clone())));
-                    out.push((id, true));
-                }
+            if self.nodes.remove(&id).is_some_and(|node| node.entry.max_parallel.is_some()) {
+                self.limits.forget(&Scope::Below(id));
             }
-            let Some((node, whole)) = out.get(at).and_then(|(id, whole)| Some((self.nodes.get(id)?, *whole))) else {
-                break;
-            };
-            let below: &[TaskId] = if whole { &node.children } else { &[] };
-            let below = below.iter().filter(|c| {
-                self.is_done(c, |state| matches!(state, State::Failed | State::Cancelled | State::Skipped))
-            });
-            let after = node.dependents.iter().filter(|d| self.is_done(d, |state| state == State::Skipped));
-            next = below.chain(after).cloned().collect();
-            at += 1;
         }
-        let mut ids: Vec<TaskId> = out.into_iter().map(|(id, _)| id).collect();
-        let mut once = HashSet::new();
-        ids.retain(|id| once.insert(id.clone()));
-        ids.sort_by_key(|id| self.ancestors(id).count());
-        ids
-    }
-
-    fn ancestors(&self, id: &TaskId) -> impl Iterator<Item = &Node> {
-        let up = |node: &Node| node.entry.parent.as_ref().and_then(|parent| self.nodes.get(parent));
-        std::iter::successors(self.nodes.get(id).and_then(up), move |node| up(node))
-    }
-
-    fn failed_ancestors(&self, id: &TaskId) -> impl Iterator<Item = TaskId> {
-        let failed =
-            |node: &&Node| matches!(node.stand, Stand::Done(State::Failed | State::Cancelled | State::Skipped));
-        self.ancestors(id).filter(failed).map(|node| node.entry.task_id.clone())
-    }
-
-    fn is_done(&self, id: &TaskId, how: impl Fn(State) -> bool) -> bool {
-        self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Done(state) if how(state)))
-    }
-
-    /// These tasks are pending again.
-    pub fn retried(&mut self, ids: &[TaskId]) -> Vec<Order> {
-        let mut out = Vec::new();
-        for id in ids {
-            let Some(node) = self.nodes.get(id).filter(|n| matches!(n.stand, Stand::Done(_))) else { continue };
-            if let Some(live) = self.live.get_mut(&node.entry.tree_id) {
-                *live += 1;
-            }
-            self.set(id, Stand::Waiting);
-        }
-        for id in ids {
-            self.consider(id, &mut out);
-        }
-        self.fill_slots(&mut out);
-        out
     }
 
     /// The task has an open call on a client.
@@ -431,12 +422,13 @@ impl Board {
         self.held_by_client.get(client_id).cloned().unwrap_or_default()
     }
 
-    /// Tasks of a session that hold a call open on a client, with the call.
+    /// Tasks of a session that hold a call open on a client, and any that hold one on a client which is there, with the call.
     pub fn holders_in(&self, session_id: &SessionId) -> Vec<(TaskId, CallId)> {
         let mine = |task: &TaskId| self.nodes.get(task).is_some_and(|n| n.entry.session_id == *session_id);
+        let here = |client: &ClientId| self.clients.get(client).is_some_and(|c| c.is_in(session_id));
         self.held
             .iter()
-            .filter(|(_, (task, _))| mine(task))
+            .filter(|(_, (task, client))| mine(task) || here(client))
             .map(|(call, (task, _))| (task.clone(), call.clone()))
             .collect()
     }
@@ -459,7 +451,7 @@ impl Board {
     /// Tasks that run now, and those that wait for something outside.
     pub fn counts(&self) -> (usize, usize) {
         let parked = self.nodes.values().filter(|n| matches!(n.stand, Stand::Parked(_))).count();
-        (self.running, parked)
+        (self.ready.running(), parked)
     }
 
     /// Live trees.

@@ -51,6 +51,8 @@ pub struct Defaults {
     pub grace: Duration,
     /// A call's deadline.
     pub call_timeout: Duration,
+    /// How long a question in the middle of a call waits for a person.
+    pub answer_within: Duration,
     /// Tasks that run at once.
     pub max_parallel_tasks: usize,
 }
@@ -60,6 +62,7 @@ impl Default for Defaults {
         Self {
             grace: limits::GRACE,
             call_timeout: limits::CALL_TIMEOUT,
+            answer_within: limits::ANSWER_WITHIN,
             max_parallel_tasks: MAX_PARALLEL_TASKS as usize,
         }
     }
@@ -215,6 +218,9 @@ fn defaults(fields: &mut Fields<'_>) -> Defaults {
     }
     if let Some(timeout) = inner.take_timeout("call_timeout") {
         defaults.call_timeout = timeout;
+    }
+    if let Some(within) = inner.take_timeout("answer_within") {
+        defaults.answer_within = within;
     }
     if let Some(tasks) = inner.take_u64("max_parallel_tasks", 1..=10_000).and_then(|n| usize::try_from(n).ok()) {
         defaults.max_parallel_tasks = tasks;

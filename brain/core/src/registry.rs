@@ -97,10 +97,22 @@ pub struct KnownTool {
     pub spec: Option<Arc<ToolSpec>>,
     /// Labels of the entry besides the definition's.
     pub extra_labels: Vec<String>,
+    /// The entry's own description.
+    pub own_description: Option<String>,
     class: Replay,
 }
 
 impl KnownTool {
+    /// What people and models are told: the entry's word before the tool's own.
+    pub fn description(&self) -> Option<&str> {
+        self.own_description.as_deref().or_else(|| self.spec.as_ref().map(|spec| spec.description.as_str()))
+    }
+
+    /// True if it has the label, or nobody knows yet: what runs it has not said so far what it is, and before that nothing runs.
+    pub fn may_have_label(&self, label: &str) -> bool {
+        self.spec.is_none() || self.labels().any(|l| l == label)
+    }
+
     /// Labels of definition and entry.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.spec.iter().flat_map(|s| s.labels.iter()).chain(&self.extra_labels).map(String::as_str)
@@ -142,6 +154,7 @@ impl Registry {
             offline_strategy: entry.offline_strategy,
             fallback_tool: entry.fallback_tool.clone(),
             extra_labels: entry.labels.clone(),
+            own_description: entry.description.clone(),
             class: Replay::Unsafe,
         }
     }
@@ -187,6 +200,7 @@ impl Registry {
             fallback_tool: None,
             spec,
             extra_labels: Vec::new(),
+            own_description: None,
             class: Replay::Unsafe,
         };
         if let Some(spec) = self.server_tools.get(name) {
@@ -226,6 +240,26 @@ impl Registry {
         }
         out.extend(path.last().map(|last| (*last).clone()));
         out
+    }
+
+    /// True if a task that waits for this tool may run it, or one of its alternatives, by that server pack.
+    pub fn may_use(&self, name: &ToolName, pack: &str) -> bool {
+        let mut path = vec![name];
+        while let Some(current) = path.last().copied() {
+            let entry = self.file.get(current);
+            let behind = entry.and_then(|entry| entry.backing.as_ref());
+            if matches!(behind, Some(Backing::McpServer { pack: of, .. }) if of == pack)
+                || current.is_of_pack(pack)
+                || self.server_tools.get(current).is_some_and(|spec| spec.pack.as_deref() == Some(pack))
+            {
+                return true;
+            }
+            match entry.and_then(|entry| entry.fallback_tool.as_ref()) {
+                Some(next) if !path.contains(&next) && path.len() <= MAX_FALLBACK_HOPS => path.push(next),
+                Some(_) | None => return false,
+            }
+        }
+        false
     }
 
     /// Why a client may not offer a tool of this name, if so: it never replaces a server tool.
@@ -339,7 +373,7 @@ fn unavailable(view: &SessionView, known: &KnownTool, client_online: bool) -> Op
 /// True if a list of names and `@labels` holds the tool.
 pub fn selects(list: &[String], name: &ToolName, known: &KnownTool) -> bool {
     list.iter().any(|item| match item.strip_prefix('@') {
-        Some(label) => known.labels().any(|l| l == label),
+        Some(label) => known.may_have_label(label),
         None => item == name.as_str(),
     })
 }

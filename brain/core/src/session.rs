@@ -11,6 +11,7 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits::{GRACE, INFLIGHT_CALLS};
 use vance_shared::names::ToolName;
+use vance_shared::question::Question;
 use vance_shared::tool::{Replay, ToolSpec};
 use vance_shared::wire::{self, ErrorFrame, Inflight, ToFoot};
 
@@ -110,6 +111,31 @@ pub enum Input {
         /// How far.
         progress: wire::Progress,
     },
+    /// The call's server asks a person.
+    Asked {
+        /// Who.
+        client_id: ClientId,
+        /// Which connection.
+        epoch: u64,
+        /// What.
+        question: Question,
+    },
+    /// The question is over for the call's server.
+    QuestionEnded {
+        /// Who.
+        client_id: ClientId,
+        /// Which connection.
+        epoch: u64,
+        /// Which, and how.
+        end: wire::ElicitEnd,
+    },
+    /// Send the answer to a question.
+    Reply {
+        /// To whom.
+        client_id: ClientId,
+        /// The answer.
+        reply: wire::ElicitReply,
+    },
     /// The call ended.
     Result {
         /// Who.
@@ -177,6 +203,10 @@ pub enum News {
     NeverArrived,
     /// It goes on.
     Progress(wire::Progress),
+    /// Its server asks a person.
+    Asked(Question),
+    /// The question is over for its server.
+    QuestionEnded(wire::ElicitEnd),
     /// It ended.
     Ended(Outcome),
 }
@@ -190,6 +220,10 @@ impl News {
             Self::Attached => task::Input::CallAttached(call_id),
             Self::NeverArrived => task::Input::CallNeverArrived(call_id),
             Self::Progress(_) => return None,
+            Self::Asked(question) => task::Input::Asked(question),
+            Self::QuestionEnded(wire::ElicitEnd { call_id, question_id, how }) => {
+                task::Input::QuestionEnded { call_id, question_id, how }
+            }
             Self::Ended(outcome) => task::Input::CallEnded { call_id, from: Some(client_id), outcome },
         })
     }
@@ -281,6 +315,8 @@ struct Entry {
 enum Phase {
     Sent,
     Accepted,
+    /// Its server waits for a person: the deadline is that of the question.
+    Asking,
     Suspended,
     /// The Brain's own deadline passed and the cancel went out.
     Overdue,
@@ -363,7 +399,7 @@ impl Session {
             Presence::Online => None,
         });
         let deadlines = self.calls.values().filter_map(|e| match e.phase {
-            Phase::Sent | Phase::Accepted => Some(e.deadline_ms + DEADLINE_SLACK_MS),
+            Phase::Sent | Phase::Accepted | Phase::Asking => Some(e.deadline_ms + DEADLINE_SLACK_MS),
             Phase::Overdue => Some(e.deadline_ms + DEADLINE_SLACK_MS + SILENCE_MS),
             Phase::Cancelled(_) => Some(e.deadline_ms + SILENCE_MS),
             Phase::Suspended => None,

@@ -181,6 +181,12 @@ pub struct TaskSpec {
     /// Deadline of the whole task while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// Tasks below it that may run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
+    /// Tasks of its tree that may run at once; the same for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_max_parallel: Option<u32>,
     /// Fixed steps. Empty: a parent that waits for its children, or a goal for a model.
     #[serde(default)]
     pub steps: Vec<StepSpec>,

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | pending | started (dependencies done, a slot is free) | running |
 //! | pending | skipped (a dependency failed, was cancelled or skipped) | skipped |
-//! | running | waiting (client absent, strategy block; line cut; outcome unknown) | blocked |
+//! | running | waiting (client absent, strategy block; line cut; outcome unknown; a question is open) | blocked |
 //! | running | waiting (client absent, strategy queue) | queued |
 //! | running | skipped (client absent, strategy skip) | skipped |
 //! | blocked, queued | resumed | running |
@@ -20,9 +20,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vance_shared::call::{Fault, Outcome};
-use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
+use vance_shared::ids::{CallId, ClientId, QuestionId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
+use vance_shared::question::{Answer, Question, QuestionEnd};
 use vance_shared::tool::Replay;
 use vance_shared::trace::TraceContext;
 
@@ -30,21 +31,32 @@ use crate::spec::{EngineSpec, TaskSpec};
 
 mod fold;
 mod machine;
+mod question;
 mod standing;
 #[cfg(test)]
 mod tests;
 
-pub use standing::{CallRecord, Here, Task, shown_result};
+pub use question::MAX_QUESTIONS;
+pub use standing::{Answered, Asking, CallRecord, Here, Task, shown_result};
 
 /// Safe calls whose process died are run again at most this often in a row: a tool that kills its host each time fails.
 pub const MAX_SAFE_RERUNS: u32 = 5;
 
-/// A side that offers a tool and says this often in a row that it cannot run it now: the step fails. With [`BUSY_WAIT`] in between
+/// A side that offers a tool and says this often in a row that it cannot run it now: the step fails. With [`busy_wait`] in between
 /// that is a minute, like a call's own deadline.
-pub const MAX_UNAVAILABLE: u32 = 120;
+pub const MAX_UNAVAILABLE: u32 = 15;
 
-/// Between two tries to reach a client that answered `busy`, or a server pack that starts.
+/// The first pause before another try to reach a side that answered `busy`, or a server pack that starts.
 pub const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest: a side that has room again is not left waiting for longer.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after `times` tries in a row at which nothing ran: it doubles. Whoever waits shortens it by some chance, so that
+/// those who were refused together do not come back together.
+pub fn busy_wait(times: u32) -> Duration {
+    BUSY_WAIT.saturating_mul(1 << times.saturating_sub(1).min(8)).min(BUSY_WAIT_MAX)
+}
 
 /// A task's state, in the contract's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -197,12 +209,22 @@ pub enum Wait {
         /// The call.
         call_id: CallId,
     },
+    /// For a person's answer to a question of the call's server.
+    Answer {
+        /// The call.
+        call_id: CallId,
+        /// Who runs it; none: the server.
+        client_id: Option<ClientId>,
+        /// The question in one line of plain characters.
+        about: String,
+    },
 }
 
 impl Wait {
     /// The reason, word for word as the documents have it.
     pub fn reason(&self) -> String {
         match self {
+            Self::Answer { about, .. } => format!("Waiting for an answer: {about}"),
             Self::Client { tool, .. } | Self::Suspended { tool, .. } => format!("Waiting for Client for Tool: {tool}"),
             Self::Unknown { tool, call_id } => format!("Outcome unknown for Tool: {tool} (call {call_id})"),
         }
@@ -226,6 +248,9 @@ pub enum Event {
     CallEnded { call_id: CallId, outcome: Outcome },
     LateResult { call_id: CallId, outcome: String },
     Waiting { wait: Wait },
+    QuestionAsked { question: Question },
+    QuestionAnswered { question_id: QuestionId, answer: Answer, by: String },
+    QuestionEnded { question_id: QuestionId, how: QuestionEnd },
     Resumed {},
     StepFailed { error: Fault, attempt: u32, backoff_ms: u64 },
     Resolved { call_id: CallId, verdict: Verdict },
@@ -252,6 +277,9 @@ impl Event {
             | Self::CallWithdrawn { .. }
             | Self::CallEnded { .. }
             | Self::LateResult { .. }
+            | Self::QuestionAsked { .. }
+            | Self::QuestionAnswered { .. }
+            | Self::QuestionEnded { .. }
             | Self::StepFailed { .. }
             | Self::Resolved { .. } => None,
         }
@@ -263,6 +291,7 @@ impl Event {
             Self::Waiting { wait } => Some(wait.reason()),
             Self::Failed { error } | Self::StepFailed { error, .. } => Some(error.message.clone()),
             Self::Cancelled { reason } | Self::Skipped { reason } => Some(reason.clone()),
+            Self::QuestionAnswered { answer, by, .. } => Some(format!("{} by {by}", answer.action.past())),
             Self::Submitted(_)
             | Self::Started {}
             | Self::CallPlaced(_)
@@ -270,6 +299,8 @@ impl Event {
             | Self::CallWithdrawn { .. }
             | Self::CallEnded { .. }
             | Self::LateResult { .. }
+            | Self::QuestionAsked { .. }
+            | Self::QuestionEnded { .. }
             | Self::Resumed {}
             | Self::Resolved { .. }
             | Self::Completed {}
@@ -288,6 +319,9 @@ impl Event {
             Self::CallEnded { .. } => "call_ended",
             Self::LateResult { .. } => "late_result",
             Self::Waiting { .. } => "task_waiting",
+            Self::QuestionAsked { .. } => "question_asked",
+            Self::QuestionAnswered { .. } => "question_answered",
+            Self::QuestionEnded { .. } => "question_ended",
             Self::Resumed {} => "task_resumed",
             Self::StepFailed { .. } => "step_failed",
             Self::Resolved { .. } => "call_resolved",
@@ -343,6 +377,26 @@ pub enum Input {
         call_id: CallId,
         /// Wait a little before routing again.
         busy: bool,
+    },
+    /// The call's server asks a person. Comes again with each connection of the client while the question is open there.
+    Asked(Question),
+    /// The question is over for the call's server.
+    QuestionEnded {
+        /// The call.
+        call_id: CallId,
+        /// The question.
+        question_id: QuestionId,
+        /// How.
+        how: QuestionEnd,
+    },
+    /// A person answers; the answer fits the question.
+    Answer {
+        /// Which question.
+        question_id: QuestionId,
+        /// The answer.
+        answer: Answer,
+        /// Who.
+        by: String,
     },
     /// All children are terminal.
     ChildrenEnded(ChildrenEnd),
@@ -412,11 +466,22 @@ pub enum Effect {
     Reattach(OpenCall),
     /// Stop the call where it runs: on that client, or on the server. With the reason.
     CancelCall(CallId, Option<ClientId>, String),
+    /// Give the call's server its answer: on that client, or here.
+    Reply {
+        /// Who runs the call; none: the server.
+        client_id: Option<ClientId>,
+        /// The call.
+        call_id: CallId,
+        /// The question.
+        question_id: QuestionId,
+        /// The answer.
+        answer: Answer,
+    },
     /// The result is stored: tell the client that it may forget it.
     Ack(CallId, ClientId),
     /// Nothing to do until something changes.
     Park,
-    /// Look again after this time.
+    /// Look again after this time. The task needs no slot until then.
     LookAgain(Duration),
     /// The children may run now.
     ChildrenMayRun,

@@ -54,7 +54,7 @@ pub fn parse_tree(file: &str, text: &str) -> Result<TreeSpec, Vec<Problem>> {
 }
 
 fn tree(node: &Node, problems: &Problems) -> Option<TreeSpec> {
-    let (mut session, mut mode, mut engine) = (None, Mode::default(), None);
+    let (mut session, mut mode, mut engine, mut max_parallel) = (None, Mode::default(), None, None);
     let items = match node.as_list() {
         Some(items) => items,
         None => {
@@ -65,6 +65,7 @@ fn tree(node: &Node, problems: &Problems) -> Option<TreeSpec> {
                 .take_enum("mode", &[("interactive", Mode::Interactive), ("autonomous", Mode::Autonomous)])
                 .unwrap_or_default();
             engine = fields.take("engine").and_then(|node| engine_ref(node, problems));
+            max_parallel = task::max_parallel(&mut fields);
             let items = fields.take_list("tasks", "a list of tasks (- id: ...)");
             fields.finish();
             items?
@@ -80,7 +81,8 @@ fn tree(node: &Node, problems: &Problems) -> Option<TreeSpec> {
     let order = graph::Order::of(&drafts, &index, problems);
     order.report_circles(&drafts, problems);
     expressions::check(&drafts, &index, &order, problems);
-    let tasks = drafts.into_iter().filter_map(|draft| draft.spec).collect();
+    let of_tree = |spec: TaskSpec| TaskSpec { tree_max_parallel: max_parallel, ..spec };
+    let tasks = drafts.into_iter().filter_map(|draft| draft.spec.map(of_tree)).collect();
     Some(TreeSpec { session, mode, engine, tasks })
 }
 

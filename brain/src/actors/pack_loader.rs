@@ -237,7 +237,8 @@ impl PackLoader {
         };
         let (latest, news) = watch::channel(None);
         let events = Arc::new(move |event: HostEvent| drop(latest.send_replace(Some(event))));
-        let (handle, spec) = vance_mcp_host::server(wanted.launch.clone(), env, events);
+        let (handle, spec) =
+            vance_mcp_host::server_with_people(wanted.launch.clone(), env, events, crate::questions::people());
         brain.executor.seat_pack(name, start, handle);
         self.running.insert(name.to_owned(), wanted);
         let ear = Ear { pack: name.to_owned(), start, brain: brain.clone() };

@@ -10,6 +10,7 @@ use vance_shared::tool::ToolSpec;
 use vance_supervise::{Actor, Context, Handler, Message};
 
 use super::scheduler::ServerToolsChanged;
+use super::session::Rejudge;
 use crate::hub::Brain;
 
 /// Message: something happened to a server pack.
@@ -49,13 +50,21 @@ impl RegistryActor {
         Self { brain }
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Registry)) {
+    /// Of one pack, or of the whole table.
+    fn publish(&self, pack: Option<&str>, change: impl FnOnce(&mut Registry)) {
         let mut next = Registry::clone(&self.brain.registry.load());
         change(&mut next);
         next.revision += 1;
-        self.brain.registry.store(Arc::new(next));
+        let before = self.brain.registry.swap(Arc::new(next));
+        let now = self.brain.registry.load();
+        if before.file != now.file || !before.server_tools.keys().eq(now.server_tools.keys()) {
+            // Whose name a client's tool may have is another question now. One that restarts asks it when its clients are back.
+            for session in self.brain.directory.loaded() {
+                session.actor.tell(Rejudge).ok();
+            }
+        }
         // Not taken while the scheduler restarts: it then reads this snapshot.
-        self.brain.scheduler.tell(ServerToolsChanged).ok();
+        self.brain.scheduler.tell(ServerToolsChanged(pack.map(str::to_owned))).ok();
     }
 }
 
@@ -80,7 +89,7 @@ impl Actor for RegistryActor {
             let Some(handle) = self.brain.executor.pack(&pack) else { continue };
             if handle.state() == HostState::Up {
                 let tools = handle.tools().to_vec();
-                self.publish(|registry| {
+                self.publish(Some(&pack), |registry| {
                     replace_tools(registry, &pack, tools);
                     set(registry, &pack, ServerSide::Up);
                 });
@@ -102,24 +111,24 @@ impl Handler<PackEvent> for RegistryActor {
                     tracing::warn!(pack, "{warning}");
                 }
                 tracing::info!(pack, tools = tools.len(), "server pack is up");
-                self.publish(|registry| {
+                self.publish(Some(&pack), |registry| {
                     replace_tools(registry, &pack, tools);
                     set(registry, &pack, ServerSide::Up);
                 });
             }
             // The latest event says all: what it was up with is not told besides.
-            HostEvent::ToolsChanged { tools } => self.publish(|registry| {
+            HostEvent::ToolsChanged { tools } => self.publish(Some(&pack), |registry| {
                 replace_tools(registry, &pack, tools);
                 set(registry, &pack, ServerSide::Up);
             }),
             HostEvent::Down { reason } => {
                 tracing::warn!(pack, reason, "server pack is down and will be started again");
-                self.publish(|registry| set(registry, &pack, ServerSide::Starting));
+                self.publish(Some(&pack), |registry| set(registry, &pack, ServerSide::Starting));
             }
             HostEvent::Failed { reason } => {
                 tracing::error!(pack, reason, "server pack failed; it is tried again now and then");
                 let reason = format!("server pack '{pack}' failed: {reason}");
-                self.publish(|registry| set(registry, &pack, ServerSide::Down { reason }));
+                self.publish(Some(&pack), |registry| set(registry, &pack, ServerSide::Down { reason }));
             }
         }
     }
@@ -134,7 +143,7 @@ impl Handler<Reshape> for RegistryActor {
         if now.file == file && now.engines == engines && coming.is_empty() && gone.is_empty() {
             return;
         }
-        self.publish(|registry| {
+        self.publish(None, |registry| {
             (registry.file, registry.engines) = (file, engines);
             for pack in gone {
                 registry.packs.remove(&pack);

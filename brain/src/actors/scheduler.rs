@@ -13,7 +13,8 @@ use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, TaskId};
-use vance_shared::wire::Progress;
+use vance_shared::names::ToolName;
+use vance_shared::wire::{self, Progress};
 use vance_supervise::{
     Actor, ActorFutureExt, ActorRef, AsyncContext, ChildSpec, Context, Exit, Handler, MessageResult, Restart,
     WrapFuture,
@@ -25,11 +26,12 @@ use crate::progress::Whose;
 use crate::recovery;
 
 mod messages;
+mod rest;
 mod retry;
 
 pub use messages::{
-    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, Presence, Report, ServerEnded, ServerToolsChanged,
-    SessionRestarted, Unclaimed,
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Queue, Report, ServerEnded,
+    ServerToolsChanged, SessionRestarted, Unclaimed,
 };
 use messages::{Retried, TaskUp};
 
@@ -87,7 +89,7 @@ impl Scheduler {
             self.follow(orders);
         }
         if !self.brain.registry.load().file.is_empty() {
-            let orders = self.board.server_tools_changed();
+            let orders = self.board.server_tools_changed(&|_| true);
             self.follow(orders);
         }
     }
@@ -165,6 +167,14 @@ impl Scheduler {
                 self.follow(orders);
             }
             Report::Running => self.board.resumed(task_id),
+            Report::Resting => {
+                let orders = self.board.rests(task_id);
+                self.follow(orders);
+            }
+            Report::Rested => {
+                let orders = self.board.rested(task_id);
+                self.follow(orders);
+            }
             Report::Ended { state } => {
                 self.revived.remove(task_id);
                 let orders = self.board.ended(task_id, state);
@@ -202,8 +212,18 @@ impl Scheduler {
 
     fn news(&mut self, client_id: ClientId, call_id: CallId, news: News) {
         let Some(task_id) = self.board.holder(&call_id, &client_id) else {
-            if let News::Ended(outcome) = news {
-                self.unclaimed(client_id, call_id, outcome);
+            match news {
+                News::Ended(outcome) => self.unclaimed(client_id, call_id, outcome),
+                News::Asked(question) => {
+                    let why = "no task waits for this call any more";
+                    self.brain.directory.reply(client_id, wire::ElicitReply::decline(&question, why));
+                }
+                News::NotSent { .. }
+                | News::Suspended
+                | News::Attached
+                | News::NeverArrived
+                | News::Progress(_)
+                | News::QuestionEnded(_) => {}
             }
             return;
         };
@@ -290,6 +310,7 @@ impl Actor for Scheduler {
                 if tasks > 0 {
                     tracing::info!(trees = trees.len(), tasks, "live task trees were taken up again");
                 }
+                actor.open_sessions(rest::autonomous(trees.iter().flatten()));
                 for tree in trees {
                     let orders = actor.board.add(tree);
                     actor.follow(orders);
@@ -318,8 +339,9 @@ impl Handler<Command> for Scheduler {
 
 impl Handler<FromTask> for Scheduler {
     type Result = ();
-    fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, _: &mut Self::Context) {
+    fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, ctx: &mut Self::Context) {
         self.report(&task_id, seat, handled, report);
+        self.look_at_rest(ctx);
     }
 }
 
@@ -327,6 +349,16 @@ impl Handler<ServerEnded> for Scheduler {
     type Result = ();
     fn handle(&mut self, ServerEnded { task_id, call_id, outcome }: ServerEnded, _: &mut Self::Context) {
         self.hand(&task_id, Input::CallEnded { call_id, from: None, outcome }, None);
+    }
+}
+
+impl Handler<OfQuestion> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, OfQuestion { task_id, input }: OfQuestion, _: &mut Self::Context) {
+        // Of a tree that has ended nothing is asked any more.
+        if self.board.has(&task_id) {
+            self.hand(&task_id, input, None);
+        }
     }
 }
 
@@ -366,8 +398,10 @@ impl Handler<SessionRestarted> for Scheduler {
 
 impl Handler<ServerToolsChanged> for Scheduler {
     type Result = ();
-    fn handle(&mut self, _: ServerToolsChanged, _: &mut Self::Context) {
-        let orders = self.board.server_tools_changed();
+    fn handle(&mut self, ServerToolsChanged(pack): ServerToolsChanged, _: &mut Self::Context) {
+        let registry = self.brain.registry.load();
+        let concerns = |tool: &ToolName| pack.as_ref().is_none_or(|pack| registry.may_use(tool, pack));
+        let orders = self.board.server_tools_changed(&concerns);
         self.follow(orders);
     }
 }
@@ -376,6 +410,13 @@ impl Handler<HeldOn> for Scheduler {
     type Result = MessageResult<HeldOn>;
     fn handle(&mut self, HeldOn(client_id): HeldOn, _: &mut Self::Context) -> Self::Result {
         MessageResult(self.board.held_on(&client_id))
+    }
+}
+
+impl Handler<Queue> for Scheduler {
+    type Result = MessageResult<Queue>;
+    fn handle(&mut self, Queue(session_id): Queue, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.board.queue(&session_id))
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, take_tools};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session};
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
 use vance_shared::tool::Replay;
@@ -19,9 +19,14 @@ use crate::hub::Brain;
 use crate::outbox::Outbox;
 
 mod blobs;
+mod direct;
 mod drain;
+mod tools;
 pub use blobs::GetBlob;
+pub use direct::DirectCall;
 pub use drain::DrainAll;
+use tools::NotTaken;
+pub use tools::Rejudge;
 
 /// Messages that a session's mailbox holds; a socket that sends more waits.
 pub const MAILBOX: usize = 1_024;
@@ -70,6 +75,13 @@ pub enum ToSession {
         /// The call.
         call_id: CallId,
     },
+    /// The answer to a question.
+    Reply {
+        /// Whose.
+        client_id: ClientId,
+        /// The answer.
+        reply: wire::ElicitReply,
+    },
     /// A frame of a client.
     Frame {
         /// Whose.
@@ -78,6 +90,8 @@ pub enum ToSession {
         epoch: u64,
         /// The frame.
         frame: Box<ToBrain>,
+        /// Of those that its connection may have here at a time; given back when it is handled.
+        place: OwnedSemaphorePermit,
     },
     /// A connection ended.
     Detach {
@@ -91,16 +105,6 @@ pub enum ToSession {
         /// Who.
         client_id: ClientId,
     },
-}
-
-/// A call that is not a task's: its news go to whoever called.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct DirectCall {
-    /// The call.
-    pub with: WithCall,
-    /// Its news. Boxed: a channel makes room for 32 at once, and a call has one or two.
-    pub news: mpsc::Sender<Box<News>>,
 }
 
 /// A client said hello.
@@ -151,6 +155,7 @@ pub struct SessionActor {
     /// When the next look at deadlines is armed.
     armed_ms: Option<i64>,
     refused: Vec<Refused>,
+    not_taken: HashMap<ClientId, NotTaken>,
     /// The scheduler has not taken the last view.
     unsaid: bool,
     /// News of calls that the scheduler has not taken yet, in order.
@@ -174,6 +179,7 @@ impl SessionActor {
             direct: HashMap::new(),
             armed_ms: None,
             refused: Vec::new(),
+            not_taken: HashMap::new(),
             unsaid: false,
             unheard: VecDeque::new(),
             saying_again: false,
@@ -251,6 +257,7 @@ impl SessionActor {
             ToFoot::Welcome(_)
             | ToFoot::ResultAck(_)
             | ToFoot::Cancel(_)
+            | ToFoot::ElicitReply(_)
             | ToFoot::BlobGet(_)
             | ToFoot::Ping(_)
             | ToFoot::Pong(_)
@@ -313,12 +320,14 @@ impl SessionActor {
     }
 
     fn publish(&mut self) {
+        self.forget_those_who_left();
         let clients = self.machine.view();
-        let online = online(&clients);
         let revision = self.handle.publish(clients);
+        let online = online(&self.handle.published().view.clients);
         let presence = Presence { session_id: self.handle.session_id.clone(), revision, online };
         // Not taken: said again soon, for it may be the last change for hours. A scheduler that restarts reads the view itself.
-        self.unsaid = self.brain.scheduler.tell(presence).is_err();
+        let said = self.brain.scheduler.tell(presence).is_ok();
+        self.unsaid = !(self.brain.directory.lend(&self.brain, &self.handle) && said);
     }
 
     fn say_again(&mut self, ctx: &mut Context<Self>) {
@@ -365,6 +374,8 @@ impl SessionActor {
                 let (call_id, outcome) = (result.call_id, result.outcome);
                 self.turn(Input::Result { client_id, epoch, call_id, outcome }, ctx);
             }
+            ToBrain::Elicit(question) => self.turn(Input::Asked { client_id, epoch, question }, ctx),
+            ToBrain::ElicitEnd(end) => self.turn(Input::QuestionEnded { client_id, epoch, end }, ctx),
             ToBrain::BlobPart(part) => self.blobs.answer(&client_id, part),
             ToBrain::Drain(_) => self.turn(Input::Draining { client_id, epoch }, ctx),
             ToBrain::Error(error) => {
@@ -383,23 +394,6 @@ impl SessionActor {
             ToBrain::ResultPart(_) | ToBrain::Ping(_) | ToBrain::Pong(_) => {}
         }
     }
-
-    fn tools_changed(&mut self, client_id: ClientId, epoch: u64, change: wire::ToolsChanged, ctx: &mut Context<Self>) {
-        if !self.machine.holds(&client_id, epoch) {
-            return;
-        }
-        let Some((before, loading)) = self.machine.tools_of(&client_id) else { return };
-        let registry = self.brain.registry.load();
-        let added = change.added.into_iter().chain(change.changed).collect();
-        let (tools, refused) = take_tools(&registry, &before, &change.removed, added);
-        for Refused { name, reason } in refused {
-            let error = ErrorFrame { code: "tool_refused".to_owned(), message: reason, id: Some(name) };
-            self.send(&client_id, ToFoot::Error(error));
-        }
-        self.brain.directory.learn(&self.brain, &self.handle, &tools);
-        let loading = change.loading.map_or(loading, |l| l.into_iter().collect());
-        self.turn(Input::Tools { client_id, epoch, tools, loading }, ctx);
-    }
 }
 
 impl Actor for SessionActor {
@@ -407,10 +401,11 @@ impl Actor for SessionActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         if self.handle.starts() > 0 {
-            // Connections of the actor before this one are gone with their outboxes; clients come back by themselves.
+            // Connections of the actor before this one are gone with their outboxes; clients come back by themselves. Said before
+            // the view, by which it is known whose calls were out to clients of this session.
+            self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
             self.publish();
             self.say_again(ctx);
-            self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
         }
     }
 }
@@ -431,8 +426,12 @@ impl Handler<ToSession> for SessionActor {
                 self.direct.remove(&call_id);
                 self.turn(Input::Cancel { client_id, call_id, reason }, ctx);
             }
+            ToSession::Reply { client_id, reply } => self.turn(Input::Reply { client_id, reply }, ctx),
             ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
-            ToSession::Frame { client_id, epoch, frame } => self.frame(client_id, epoch, *frame, ctx),
+            ToSession::Frame { client_id, epoch, frame, place } => {
+                self.frame(client_id, epoch, *frame, ctx);
+                drop(place);
+            }
             ToSession::Detach { client_id, epoch } => {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
                     self.links.remove(&client_id);
@@ -451,16 +450,6 @@ impl Handler<ToSession> for SessionActor {
     }
 }
 
-impl Handler<DirectCall> for SessionActor {
-    type Result = ();
-
-    fn handle(&mut self, DirectCall { with, news }: DirectCall, ctx: &mut Self::Context) {
-        let Some(client_id) = with.client_id else { return };
-        self.direct.insert(with.call.call_id.clone(), news);
-        self.turn(Input::Dispatch { client_id, call: with.call, replay: with.replay }, ctx);
-    }
-}
-
 impl Handler<Attach> for SessionActor {
     type Result = MessageResult<Attach>;
 
@@ -471,8 +460,8 @@ impl Handler<Attach> for SessionActor {
             outbox.supersede();
             return MessageResult(Attached);
         }
-        let registry = self.brain.registry.load();
-        let (tools, refused) = take_tools(&registry, &Arc::default(), &[], tools);
+        self.forget_refused(&client_id);
+        let (tools, refused) = self.take(&client_id, &Arc::default(), Vec::new(), tools);
         self.refused = refused;
         self.brain.directory.learn(&self.brain, &self.handle, &tools);
         // What an older connection was asked for, this one does not answer.

@@ -8,23 +8,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
-use vance_brain_core::expression::{render_arguments, task_references};
+use vance_brain_core::expression::render_arguments;
 use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
-use vance_brain_core::spec::StepSpec;
+use vance_brain_core::spec::{Mode, StepSpec};
 use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
 use vance_mcp_host::ProgressSink;
 use vance_observability::names::TRACE_ID;
 use vance_shared::call::Fault;
-use vance_shared::ids::{CallId, TaskId};
+use vance_shared::ids::{CallId, ClientId, TaskId};
 use vance_shared::json::Raw;
 use vance_shared::limits::PROGRESS_CAP;
 use vance_shared::trace::TraceContext;
 use vance_shared::wire;
 use vance_supervise::{Actor, ActorFutureExt, AsyncContext, Context, Exit, Handler, Message, WrapFuture};
 
+use loading::{LoadError, Loaded, load};
 use spans::Spans;
 
 use super::scheduler::{FromTask, Report, ServerEnded};
@@ -34,13 +35,18 @@ use crate::directory::SessionHandle;
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
 use crate::progress::Whose;
+use crate::questions;
 use crate::rows;
 use crate::store::{Batch, StoreError};
 
+mod loading;
 mod spans;
 
 /// Pause before a commit is tried again while the store is away: it doubles up to the second value.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Pause before a scheduler that has no room is told again.
+const SCHEDULER_RETRY: Duration = Duration::from_millis(200);
 
 /// Pause before a session that is being restarted is asked again.
 const SESSION_RETRY: Duration = Duration::from_millis(200);
@@ -109,19 +115,26 @@ impl TaskActor {
         }
     }
 
-    fn report(&self, report: Report) {
+    /// False: the scheduler did not take it. Then it restarts, but for one that has no room.
+    fn report(&self, report: Report) -> bool {
         let (seat, handled) = (self.tally.seat, self.tally.handled.load(Relaxed));
         let message = FromTask { task_id: self.task_id.clone(), seat, handled, report };
         if let Err(refusal) = self.brain.scheduler.tell(message) {
             // The scheduler is restarting: it rebuilds everything from the store and starts new task actors.
             tracing::warn!(task_id = %self.task_id, %refusal, "the scheduler did not take a report");
+            return false;
         }
+        true
     }
 
     fn loaded(&mut self, loaded: Result<Loaded, LoadError>, ctx: &mut Context<Self>) {
         match loaded {
             Ok(loaded) => {
-                self.task = Some(loaded.task);
+                let mut task = loaded.task;
+                if let Some(call_id) = task.held_by_server().cloned().filter(|id| self.brain.executor.runs(id)) {
+                    task.runs_here(call_id);
+                }
+                self.task = Some(task);
                 self.session = Some(loaded.session);
                 self.others = loaded.others;
                 let opened = self.task.as_ref().and_then(Task::held);
@@ -205,6 +218,7 @@ impl TaskActor {
             reply.send(answer).ok();
         }
         let parks = effects.contains(&Effect::Park);
+        let rests = effects.iter().any(|effect| matches!(effect, Effect::LookAgain(_)));
         for effect in effects {
             self.perform(effect, ctx);
         }
@@ -215,7 +229,7 @@ impl TaskActor {
                 if let Some(wait) = task.wait.clone() {
                     let wake_on = match &wait {
                         Wait::Client { tool, .. } => self.brain.registry.load().client_names(tool),
-                        Wait::Suspended { .. } | Wait::Unknown { .. } => Vec::new(),
+                        Wait::Suspended { .. } | Wait::Answer { .. } | Wait::Unknown { .. } => Vec::new(),
                     };
                     self.report(Report::Parked { wait, wake_on, seen: self.seen });
                 }
@@ -223,9 +237,11 @@ impl TaskActor {
             State::Completed | State::Failed | State::Cancelled | State::Skipped => {
                 self.report(Report::Ended { state: task.state });
             }
-            State::Pending => self.report(Report::Pending),
+            State::Pending => {
+                self.report(Report::Pending);
+            }
             State::Running => {
-                self.report(Report::Running);
+                self.report(if rests { Report::Resting } else { Report::Running });
                 self.arm_timeout(ctx);
             }
             State::Blocked | State::Queued => {}
@@ -236,25 +252,46 @@ impl TaskActor {
         match effect {
             Effect::Dispatch(call) => self.dispatch(call, ctx),
             Effect::Reattach(call) => {
-                let message = ToSession::Reattach(self.with_call(&call, call.trace));
-                self.tell_session(message, ctx);
+                let with = self.with_call(&call, call.trace);
+                let session = self.where_it_is(with.client_id.as_ref());
+                self.tell_session(session, ToSession::Reattach(with), ctx);
             }
             Effect::CancelCall(call_id, client_id, reason) => match client_id {
                 None => self.brain.executor.cancel(&call_id),
                 Some(client_id) => {
-                    let message = ToSession::Cancel { client_id, call_id, reason };
-                    // A session that restarts has no connections: the client's next hello lists the call, and nobody waits for it.
-                    self.session.as_ref().map(|s| s.actor.tell(message).ok());
+                    let there = self.where_it_is(Some(&client_id));
+                    let own = self.session.clone().filter(|own| !there.as_ref().is_some_and(|t| Arc::ptr_eq(t, own)));
+                    for session in there.into_iter().chain(own) {
+                        let (client_id, call_id, reason) = (client_id.clone(), call_id.clone(), reason.clone());
+                        // A session that restarts has no connections: the client's next hello lists the call, and nobody waits for it.
+                        session.actor.tell(ToSession::Cancel { client_id, call_id, reason }).ok();
+                    }
                 }
             },
-            Effect::Ack(call_id, client_id) => self.brain.directory.acknowledge(&client_id, call_id),
-            Effect::LookAgain(after) => {
-                ctx.run_later(after, |actor, ctx| actor.turn(Input::Start, None, ctx));
+            Effect::Reply { client_id: None, question_id, answer, .. } => {
+                self.brain.executor.questions().answer(&question_id, answer);
             }
-            Effect::ChildrenMayRun => self.report(Report::ChildrenMayRun),
+            Effect::Reply { client_id: Some(client_id), call_id, question_id, answer } => {
+                let reply = wire::ElicitReply::of(call_id, question_id, answer);
+                self.brain.directory.reply(client_id, reply);
+            }
+            Effect::Ack(call_id, client_id) => self.brain.directory.acknowledge(&client_id, call_id),
+            Effect::LookAgain(after) => self.rest(after.mul_f64(1.0 + fastrand::f64() / 2.0), ctx),
+            Effect::ChildrenMayRun => {
+                self.report(Report::ChildrenMayRun);
+            }
             // Reported from the state, in `act`; routing is done in `turn`.
             Effect::Park | Effect::Ended | Effect::Route => {}
         }
+    }
+
+    /// After the pause it asks for a slot again.
+    fn rest(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        ctx.run_later(pause, |actor, ctx| {
+            if actor.task.as_ref().is_some_and(|task| task.state == State::Running) && !actor.report(Report::Rested) {
+                actor.rest(SCHEDULER_RETRY, ctx);
+            }
+        });
     }
 
     fn arm_timeout(&self, ctx: &mut Context<Self>) {
@@ -290,6 +327,7 @@ impl TaskActor {
                     trace,
                     task_id: Some(self.task_id.clone()),
                     progress: Some(progress),
+                    person: questions::person(&self.brain, &self.task_id, &call.call_id),
                 };
                 let owner = task.head.owner.clone();
                 let (brain, task_id, call_id) = (self.brain.clone(), self.task_id.clone(), call.call_id);
@@ -303,8 +341,12 @@ impl TaskActor {
                 });
             }
             Place::Client { .. } => {
-                let message = ToSession::Dispatch(self.with_call(&call, trace));
-                self.tell_session(message, ctx);
+                // Routed within its own session, unless that borrows the client; sent again it follows the client.
+                let session = match call.attempt {
+                    1 if !self.borrows() => self.session.clone(),
+                    _ => self.where_it_is(call.place.client()),
+                };
+                self.tell_session(session, ToSession::Dispatch(self.with_call(&call, trace)), ctx);
             }
         }
     }
@@ -332,14 +374,25 @@ impl TaskActor {
                 arguments: call.arguments.clone(),
                 timeout_ms: call.timeout_ms,
                 cap_ms: call.timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
+                answer_ms: Some(ms(self.brain.config.defaults.answer_within)),
                 traceparent,
             }),
             replay: call.replay,
         }
     }
 
-    fn tell_session(&self, message: ToSession, ctx: &mut Context<Self>) {
-        let Some(session) = &self.session else { return };
+    /// True in a session that sees the clients of its owner's other sessions.
+    fn borrows(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.mode == Mode::Autonomous)
+    }
+
+    /// The session in which a client is now: it may have gone to another one with this task's call. It is the same owner's.
+    fn where_it_is(&self, client_id: Option<&ClientId>) -> Option<Arc<SessionHandle>> {
+        client_id.and_then(|id| self.brain.directory.place_of(id)).or_else(|| self.session.clone())
+    }
+
+    fn tell_session(&self, session: Option<Arc<SessionHandle>>, message: ToSession, ctx: &mut Context<Self>) {
+        let Some(session) = session else { return };
         if let Err(refusal) = session.actor.tell(message) {
             tracing::warn!(task_id = %self.task_id, session = session.actor.name(), %refusal, "the session did not take a message");
             // It stays the same open call; looking again asks how it stands.
@@ -401,8 +454,7 @@ impl TaskActor {
     }
 
     fn timeout_ms(&self, step: &StepSpec) -> u64 {
-        let timeout = step.timeout.unwrap_or(self.brain.config.defaults.call_timeout);
-        u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+        ms(step.timeout.unwrap_or(self.brain.config.defaults.call_timeout))
     }
 
     /// What expressions see: earlier steps by name, `tasks.ID`.
@@ -413,7 +465,11 @@ impl TaskActor {
     }
 }
 
-fn machine_of(view: &SessionView, client_id: &vance_shared::ids::ClientId) -> String {
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn machine_of(view: &SessionView, client_id: &ClientId) -> String {
     view.clients.iter().find(|c| c.client_id == *client_id).map(|c| c.machine.clone()).unwrap_or_default()
 }
 
@@ -430,62 +486,6 @@ async fn commit(brain: &Brain, batch: Batch) -> Result<(), StoreError> {
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-struct Loaded {
-    task: Task,
-    session: Arc<SessionHandle>,
-    others: Value,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum LoadError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Stream(#[from] rows::BadStream),
-    #[error("its session cannot be opened: {0}")]
-    Session(String),
-}
-
-async fn load(brain: Brain, task_id: TaskId) -> Result<Loaded, LoadError> {
-    let events = brain.store.stream(&rows::stream(&task_id)).await?;
-    let task = rows::fold(&task_id, &events)?;
-    let session = brain.directory.get(&brain, &task.head.session_id).await;
-    let session = session.map_err(|e| LoadError::Session(e.message))?;
-    let others = outputs(&brain, &task).await?;
-    Ok(Loaded { task, session, others })
-}
-
-/// Outputs of the tasks of the same tree that the steps refer to.
-async fn outputs(brain: &Brain, task: &Task) -> Result<Value, StoreError> {
-    let mut wanted = Vec::new();
-    for step in &task.head.spec.steps {
-        collect_references(&Value::Object(step.with.clone()), &mut wanted);
-    }
-    if wanted.is_empty() {
-        return Ok(json!({}));
-    }
-    let tree = brain.store.row(rows::TREE, task.head.tree_id.as_str()).await?;
-    let ids: Map<String, Value> =
-        tree.and_then(|row| row.data.value().get("tasks").and_then(|t| t.as_object().cloned())).unwrap_or_default();
-    let mut out = Map::new();
-    for id in wanted {
-        let Some(task_id) = ids.get(&id).and_then(Value::as_str) else { continue };
-        let row = brain.store.row(rows::TASK, task_id).await?;
-        let output = row.and_then(|r| r.data.to::<rows::TaskRow>().ok()).map(|r| r.view.value()["output"].take());
-        out.insert(id, output.filter(|o| !o.is_null()).unwrap_or_else(|| json!({})));
-    }
-    Ok(Value::Object(out))
-}
-
-fn collect_references(value: &Value, out: &mut Vec<String>) {
-    match value {
-        Value::String(text) => out.extend(task_references(text)),
-        Value::Array(items) => items.iter().for_each(|v| collect_references(v, out)),
-        Value::Object(map) => map.values().for_each(|v| collect_references(v, out)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

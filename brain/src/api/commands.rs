@@ -1,8 +1,10 @@
-//! A person's word on a task: cancel, retry, resolve.
+//! A person's word on a task: cancel, retry, resolve, answer.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use vance_brain_core::task::{Input, Verdict};
+use vance_shared::ids::QuestionId;
+use vance_shared::question::{Answer, Question};
 
 use super::{ApiError, queries};
 use crate::actors::scheduler::Command;
@@ -29,6 +31,13 @@ pub enum Verb {
         /// With `done`: the step's structured result.
         output: Option<Value>,
     },
+    /// Answer the question that it waits with.
+    Answer {
+        /// Which question; without it the one that is open.
+        question: Option<QuestionId>,
+        /// What is said.
+        answer: Answer,
+    },
 }
 
 /// Does it, and gives the task as it is then.
@@ -47,6 +56,7 @@ pub async fn command(brain: &Brain, owner: &str, task_id: &str, verb: Verb) -> R
             })?;
             Input::Resolve(verdict)
         }
+        Verb::Answer { question, answer } => to_question(row.asked.as_ref(), owner, question, answer)?,
     };
     let (reply, answer) = oneshot::channel();
     let command = Command { task_id: id, input, tree, reply };
@@ -55,6 +65,31 @@ pub async fn command(brain: &Brain, owner: &str, task_id: &str, verb: Verb) -> R
     let answer = tokio::time::timeout(ANSWER_WAIT, answer)
         .await
         .map_err(|_| ApiError::new(503, "store_unavailable", "the task did not answer in time; look at it again"))?;
-    answer.map_err(|_| restarting())??;
-    queries::task(brain, owner, task_id).await
+    let done = answer.map_err(|_| restarting())?;
+    let task = queries::task(brain, owner, task_id).await?;
+    match done {
+        Ok(()) => Ok(task),
+        Err(fault) if fault.code == "answered" => {
+            Err(ApiError::from(fault).with("answered", task.get("answered").cloned().unwrap_or_default()))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// An answer that fits the question that is open or was answered last; whether it counts is the task's to say.
+fn to_question(
+    asked: Option<&Question>,
+    by: &str,
+    wanted: Option<QuestionId>,
+    answer: Answer,
+) -> Result<Input, ApiError> {
+    let asked = asked.filter(|asked| wanted.as_ref().is_none_or(|wanted| *wanted == asked.question_id));
+    let Some(question) = asked else {
+        return Err(ApiError::new(409, "no_question", "the task does not wait for an answer (to this question)"));
+    };
+    let answer = answer.fitting(question).map_err(|problems| {
+        let text = format!("the answer does not fit the question: {}", problems.join("; "));
+        ApiError::new(422, "invalid_answer", text).with("problems", json!(problems))
+    })?;
+    Ok(Input::Answer { question_id: question.question_id.clone(), answer, by: by.to_owned() })
 }

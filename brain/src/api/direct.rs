@@ -27,6 +27,7 @@ use crate::blobs;
 use crate::directory::{Directory, Missing, SessionHandle};
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
+use crate::questions;
 use crate::rows::time;
 use spans::CallSpans;
 
@@ -113,7 +114,9 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let call_id = run.call_id.clone();
             let mut spans = CallSpans::new(&session_id);
             let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
-            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id: None, progress: None };
+            let person = questions::no_person();
+            let (progress, task_id) = (None, None);
+            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id, progress, person };
             let outcome = brain.executor.run(call).await;
             let outcome = blobs::within_limits(brain, &run.call_id, &request.owner, outcome).await;
             spans.end(&run, &outcome);
@@ -123,7 +126,9 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
             run.client = Some((client_id.clone(), machine(&published.view, &client_id)));
             let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
-            match on_client(&session, sent, &mut run).await {
+            // Its calls are with the session that it is attached to, whichever session asks.
+            let place = brain.directory.place_of(&sent.client_id).unwrap_or_else(|| session.clone());
+            match on_client(&place, sent, &mut run).await {
                 Some(outcome) => outcome,
                 None => return absent(brain, &request, &session_id).await,
             }
@@ -249,6 +254,7 @@ async fn deliver(
             arguments: sent.arguments.clone(),
             timeout_ms,
             cap_ms: timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
+            answer_ms: None,
             traceparent: spans.open(run),
         };
         let (news, mut inbox) = mpsc::channel(NEWS);
@@ -276,6 +282,13 @@ async fn deliver(
                 Ok(Some(News::Progress(_))) => {
                     until = (Instant::now() + sent.timeout + SLACK).min(deadline + sent.timeout * PROGRESS_CAP);
                 }
+                Ok(Some(News::Asked(question))) => {
+                    let reply = wire::ElicitReply::decline(&question, questions::NO_TASK);
+                    let message = ToSession::Reply { client_id: sent.client_id.clone(), reply };
+                    // Not taken: the client asks again with its next connection, and the call has its deadline.
+                    session.actor.tell(message).ok();
+                }
+                Ok(Some(News::QuestionEnded(_))) => {}
                 Ok(Some(News::Suspended)) => spans.close("suspended"),
                 Ok(Some(News::Attached)) => spans.go_on(run),
                 Ok(None) => {

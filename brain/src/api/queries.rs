@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vance_brain_core::registry::{self, ClientView, ServerSide};
 use vance_brain_core::spec::Mode;
+use vance_brain_core::task::Wait;
+use vance_shared::call::Fault;
 use vance_shared::ids::{SessionId, TaskId};
 use vance_shared::json::Raw;
+use vance_shared::summary::summary;
 
 use super::ApiError;
-use crate::actors::scheduler::Count;
+use crate::actors::scheduler::{Count, Queue};
 use crate::directory::{Missing, SessionHandle};
 use crate::hub::Brain;
 use crate::recovery;
@@ -60,8 +63,13 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
     };
     rows.truncate(limit);
     let next = (rows.len() == limit).then(|| rows.last().map(|r| r.key.clone())).flatten();
-    let tasks = rows.into_iter().filter_map(|row| row.data.to::<Viewed>().ok().map(|task| task.view)).collect();
-    let list = Raw::of(&List { tasks, next });
+    let viewed: Vec<(Option<String>, Viewed)> =
+        rows.into_iter().filter_map(|row| Some((row.state, row.data.to::<Viewed>().ok()?))).collect();
+    let reasons: Vec<Option<String>> = viewed.iter().map(|(_, task)| task.wait.as_ref().map(Wait::reason)).collect();
+    let states = viewed.iter().map(|(state, _)| state.as_deref().unwrap_or_default());
+    let summary = summary(states.zip(reasons.iter().map(Option::as_deref)));
+    let tasks = viewed.into_iter().map(|(_, task)| task.view).collect();
+    let list = Raw::of(&List { tasks, next, summary });
     list.map_err(|e| ApiError::new(500, "internal", format!("the list cannot be written: {e}")))
 }
 
@@ -69,12 +77,15 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
 struct List {
     tasks: Vec<Raw>,
     next: Option<String>,
+    /// How the tasks of this answer stand: `3 completed, 1 waiting for client`.
+    summary: String,
 }
 
 /// Of a task's row, what is shown.
 #[derive(Deserialize)]
 struct Viewed {
     view: Raw,
+    wait: Option<Wait>,
 }
 
 async fn of_session(brain: &Brain, session: &str, base: Filter) -> Result<Vec<Row>, ApiError> {
@@ -117,7 +128,15 @@ pub async fn sessions(brain: &Brain, owner: &str) -> Result<Value, ApiError> {
 
 /// One session.
 pub async fn session(brain: &Brain, owner: &str, id: &str) -> Result<Value, ApiError> {
-    Ok(session_view(&*open(brain, owner, id).await?))
+    let session = open(brain, owner, id).await?;
+    let queue = brain.scheduler.send(Queue(session.session_id.clone())).await;
+    let queue = queue.map_err(|refusal| Fault::new("restarting", format!("the scheduler is {refusal}; try again")))?;
+    let queue: Vec<Value> = queue.iter().map(|w| json!({"task_id": w.task_id, "id": w.id, "tool": w.tool})).collect();
+    let mut view = session_view(&session);
+    if let Some(view) = view.as_object_mut() {
+        view.insert("queue".to_owned(), queue.into());
+    }
+    Ok(view)
 }
 
 async fn open(brain: &Brain, owner: &str, id: &str) -> Result<std::sync::Arc<SessionHandle>, ApiError> {
@@ -127,7 +146,23 @@ async fn open(brain: &Brain, owner: &str, id: &str) -> Result<std::sync::Arc<Ses
 
 fn session_view(session: &SessionHandle) -> Value {
     let published = session.published();
-    let clients: Vec<Value> = published.view.clients.iter().map(client_view).collect();
+    let refused = session.refused();
+    let clients: Vec<Value> = published
+        .view
+        .clients
+        .iter()
+        .enumerate()
+        .map(|(at, client)| {
+            let mut view = client_view(client);
+            let refused = refused.as_ref().and_then(|all| all.get(&client.client_id)).filter(|_| at < published.own);
+            let lender = at.checked_sub(published.own).and_then(|at| published.lenders.get(at));
+            if let Some(view) = view.as_object_mut() {
+                view.insert("session_id".to_owned(), json!(lender.unwrap_or(&session.session_id)));
+                view.insert("refused".to_owned(), json!(refused.map(Vec::as_slice).unwrap_or_default()));
+            }
+            view
+        })
+        .collect();
     let mode = match session.mode {
         Mode::Interactive => "interactive",
         Mode::Autonomous => "autonomous",
@@ -147,17 +182,20 @@ fn client_view(client: &ClientView) -> Value {
 }
 
 /// `{"revision", "tools": […]}`: the active registry, each tool with whether it can run now and why not.
-pub async fn session_tools(brain: &Brain, owner: &str, id: &str) -> Result<Value, ApiError> {
+/// With an engine only those of its tool sets: to it the others are unknown.
+pub async fn session_tools(brain: &Brain, owner: &str, id: &str, engine: Option<&str>) -> Result<Value, ApiError> {
     let session = open(brain, owner, id).await?;
     let published = session.published();
     let registry = brain.registry.load();
+    let engine = engine.map(|id| registry.engines.get(id).ok_or_else(|| unknown_engine(id))).transpose()?;
     let tools: Vec<Value> = registry::list(&registry, &published.view)
         .into_iter()
+        .filter(|tool| registry::engine_sides(engine, &tool.name, &tool.known).is_some())
         .map(|tool| {
             let spec = tool.known.spec.as_ref();
             let labels: Vec<&str> = tool.known.labels().collect();
             json!({
-                "name": tool.name, "description": spec.map(|s| s.description.as_str()),
+                "name": tool.name, "description": tool.known.description(),
                 "location": tool.known.location.word(), "available": tool.unavailable.is_none(),
                 "unavailable_reason": tool.unavailable, "labels": labels, "replay": tool.known.replay(),
                 "clients": tool.clients, "input_schema": spec.map(|s| s.input_schema.value()),
@@ -166,6 +204,11 @@ pub async fn session_tools(brain: &Brain, owner: &str, id: &str) -> Result<Value
         })
         .collect();
     Ok(json!({ "revision": published.revision, "tools": tools }))
+}
+
+fn unknown_engine(id: &str) -> ApiError {
+    let id = vance_shared::show::quoted(id, 80);
+    ApiError::new(404, "unknown_engine", format!("there is no engine {id} in the Brain's engines folder"))
 }
 
 /// Which Brain this is, and how it is, in numbers. `ready`: it takes and stores work.

@@ -1,5 +1,7 @@
 //! `GET /api/v1/events`: what happens to the caller's tasks, as server-sent events, resumable at any place.
 //!
+//! Beside them, live and without an id: what [`crate::news`] tells.
+//!
 //! A stream reads the store up to the present, then listens; who falls behind reads the store again. So memory is one page,
 //! and no event is missed or sent twice. How far running calls are is told in between, as events of the kind `progress` without an
 //! id: they are not stored, and a reader that was away has missed them.
@@ -17,6 +19,7 @@ use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
+use vance_shared::ids::TreeId;
 
 use super::App;
 use super::answer::Answer;
@@ -24,6 +27,7 @@ use super::gate::{ApiCaller, header};
 use super::query::{Params, bad};
 use crate::api::ApiError;
 use crate::hub::now_ms;
+use crate::news::News;
 use crate::progress::CallProgress;
 use crate::rows::time;
 use crate::store::{Store, StoredEvent};
@@ -49,6 +53,7 @@ pub(super) async fn events(
     let place = place.map_err(|_| ApiError::new(429, "busy", "too many event streams are open; close one"))?;
     let store = app.brain.store.clone();
     let (live, progress) = (store.subscribe(), app.brain.progress.follow());
+    let news = app.brain.directory.news().listen();
     let newest = store.last_seq();
     let (seen, behind) = match resumed {
         None => (newest, false),
@@ -59,6 +64,7 @@ pub(super) async fn events(
         store,
         live,
         progress,
+        news,
         filter,
         seen,
         behind,
@@ -192,11 +198,31 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// News as they are told, if they are for this stream.
+    fn tell_news(&self, news: &News) -> Option<Event> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            at: String,
+            #[serde(flatten)]
+            news: &'a News,
+        }
+        let only = |wanted: &Option<String>, is: Option<&str>| wanted.as_deref().is_none_or(|w| Some(w) == is);
+        let tree = news.tree_id.as_ref().map(TreeId::as_str);
+        if news.owner != self.owner || !only(&self.tree, tree) || !only(&self.session, Some(news.session_id.as_str())) {
+            return None;
+        }
+        let data = serde_json::to_string(&Told { at: time(news.at), news }).ok()?;
+        Some(Event::default().event(news.kind).data(data))
+    }
+}
+
 /// One stream.
 struct Follow {
     store: Store,
     live: broadcast::Receiver<Arc<StoredEvent>>,
     progress: broadcast::Receiver<Arc<CallProgress>>,
+    news: broadcast::Receiver<Arc<News>>,
     filter: Filter,
     /// Place of the last event that was looked at.
     seen: u64,
@@ -255,6 +281,13 @@ impl Follow {
                     Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
+                news = self.news.recv() => {
+                    // Missed ones are not looked for: the state itself tells what became of them.
+                    let told = news.ok().and_then(|news| self.filter.tell_news(&news));
+                    if told.is_some() {
+                        return told;
+                    }
+                }
                 far = self.progress.recv() => match far {
                     Ok(far) => {
                         if let Some(told) = self.filter.tell_progress(&far) {

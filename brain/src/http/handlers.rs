@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use vance_brain_core::spec::ExecutionTarget;
 use vance_shared::doc::{Fields, parse_duration};
-use vance_shared::ids::{ClientId, SessionId};
+use vance_shared::ids::{ClientId, QuestionId, SessionId};
 use vance_shared::json::Raw;
+use vance_shared::question::{self, Action};
 use vance_shared::trace::TraceContext;
 
 use super::App;
@@ -169,6 +170,29 @@ pub(super) async fn resolve(
     on_task(&app.brain, who, id, Verb::Resolve { r#as: verdict.to_owned(), output }).await
 }
 
+/// `POST /api/v1/tasks/{id}/answer`.
+pub(super) async fn answer_question(
+    State(app): State<Arc<App>>,
+    ApiCaller(who): ApiCaller,
+    Segment(id): Segment,
+    Text(text): Text,
+) -> Answer {
+    let (action, content, question) = parse(&text, "an answer", |f| {
+        f.require("action", "one of: accept, decline, cancel");
+        let words = [Action::Accept, Action::Decline, Action::Cancel].map(|action| (action.word(), action));
+        let action = f.take_enum("action", &words).unwrap_or(Action::Cancel);
+        (
+            action,
+            f.take_value("content").filter(|content| !content.is_null()),
+            f.take_str("question").map(str::to_owned),
+        )
+    })?;
+    let question = question.map(|id| QuestionId::parse(&id)).transpose();
+    let question = question.map_err(|e| ApiError::new(400, "bad_question", format!("the question: {e}")))?;
+    let answer = question::Answer { action, content: content.map(Raw::from) };
+    on_task(&app.brain, who, id, Verb::Answer { question, answer }).await
+}
+
 async fn on_task(brain: &Brain, who: Principal, id: String, verb: Verb) -> Answer {
     let task = detached(brain, move |brain| async move { command(&brain, &who.name, &id, verb).await }).await?;
     Ok(answer::json(200, &task))
@@ -202,8 +226,8 @@ pub(super) async fn session_tools(
     Segment(id): Segment,
     params: Params,
 ) -> Answer {
-    params.take([])?;
-    Ok(answer::json(200, &queries::session_tools(&app.brain, &who.name, &id).await?))
+    let [engine] = params.take(["engine"])?;
+    Ok(answer::json(200, &queries::session_tools(&app.brain, &who.name, &id, engine.as_deref()).await?))
 }
 
 /// `POST /api/v1/tools/{name}/call`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+use vance_mcp_host::Person;
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -35,6 +36,8 @@ pub struct ToolCall {
     pub cancel: CancellationToken,
     /// Hears its progress.
     pub progress: Progress,
+    /// Who is asked what its server wants to know in the middle of it.
+    pub person: Person,
 }
 
 /// Whatever runs a tool: the native tools, an MCP server.

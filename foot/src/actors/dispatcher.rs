@@ -12,13 +12,14 @@ use vance_blobs::Blobs;
 use vance_foot_core::calls::{Calls, Effect, Event, Row, RowState};
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
-use vance_shared::limits::INFLIGHT_CALLS;
+use vance_shared::limits::{ANSWER_WITHIN, INFLIGHT_CALLS};
 use vance_shared::trace::TraceContext;
-use vance_shared::wire::{Call, CallResult, Inflight, Progress, ToBrain};
+use vance_shared::wire::{Call, CallResult, ElicitReply, Inflight, Progress, ToBrain};
 use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Exit, Handler, Message, MessageResult, Refusal};
 
 use super::catalogue::Catalogue;
 use super::link::{Link, ToLink};
+use super::questions::Questions;
 use super::run::{self, Job};
 use super::runs::Runs;
 use crate::journal::{CallJournal, Written};
@@ -76,6 +77,10 @@ pub(crate) enum ToDispatcher {
     Ended { call_id: CallId, outcome: Outcome },
     /// A running call is so far.
     Progress(Progress),
+    /// A question, or the end of one.
+    OfQuestion(Box<ToBrain>),
+    /// The Brain has an answer.
+    ElicitReply(ElicitReply),
     /// No new calls from here on.
     Drain,
     /// The test of a table that falls.
@@ -100,6 +105,7 @@ pub(crate) struct Shared {
     pub(crate) link: ActorRef<Link>,
     pub(crate) journal: Arc<dyn CallJournal>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) questions: Arc<Questions>,
     pub(crate) blobs: Option<Arc<Blobs>>,
     pub(crate) catalogue: watch::Receiver<Arc<Catalogue>>,
 }
@@ -191,7 +197,7 @@ impl Dispatcher {
     }
 
     fn run(&self, call: Call) -> Option<Event> {
-        let Call { call_id, tool, arguments, timeout_ms, cap_ms, traceparent, .. } = call;
+        let Call { call_id, tool, arguments, timeout_ms, cap_ms, answer_ms, traceparent, .. } = call;
         let found = self.shared.catalogue.borrow().find(&tool).cloned();
         let tool = match found {
             Ok(tool) => tool,
@@ -199,9 +205,11 @@ impl Dispatcher {
         };
         let cancel = self.shared.runs.begin(call_id.clone());
         let (timeout, cap) = (Duration::from_millis(timeout_ms), Duration::from_millis(cap_ms));
+        let person = self.shared.questions.person(&call_id, answer_ms.map_or(ANSWER_WITHIN, Duration::from_millis));
         let (keep, trace) = (self.shared.blobs.clone(), Some(traceparent));
-        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace, cancel, keep };
+        let job = Job { call_id: call_id.clone(), tool, arguments, timeout, cap, trace, cancel, person, keep };
         let (dispatcher, runs) = (self.shared.me.clone(), Arc::clone(&self.shared.runs));
+        let questions = Arc::clone(&self.shared.questions);
         // A task of its own on this thread: it outlives this actor, and `ctx.spawn` costs more the more of them there are.
         tokio::task::spawn_local(async move {
             let outcome = run::run(job, |(fraction, message)| {
@@ -215,6 +223,7 @@ impl Dispatcher {
                 (Outcome::Cancelled { .. }, Some(reason)) => Outcome::Cancelled { reason },
                 (outcome, _) => outcome,
             };
+            questions.forget(&call_id);
             metrics::counter!("vance_foot_calls_total", "outcome" => outcome.word()).increment(1);
             offer(&dispatcher, call_id.clone(), outcome).await;
             runs.end(&call_id);
@@ -229,6 +238,12 @@ impl Dispatcher {
             // The line is gone; its end is on the way to us, and the next hello says all.
             Err(mpsc::error::TrySendError::Closed(_)) => self.outbox = None,
             Err(mpsc::error::TrySendError::Full(_)) => self.give_up_line("the Brain does not read"),
+        }
+    }
+
+    fn tell_questions(&mut self) {
+        for frame in self.shared.questions.all() {
+            self.control(frame);
         }
     }
 
@@ -286,7 +301,12 @@ impl Actor for Dispatcher {
         let (reports, mut written) = mpsc::channel(INFLIGHT_CALLS);
         self.reports = reports;
         ctx.add_stream(poll_fn(move |cx| written.poll_recv(cx)));
-        ctx.run_interval(TICK, |dispatcher, _| dispatcher.apply(Event::Tick));
+        ctx.run_interval(TICK, |dispatcher, _| {
+            dispatcher.apply(Event::Tick);
+            if dispatcher.shared.questions.is_unsaid() {
+                dispatcher.tell_questions();
+            }
+        });
     }
 }
 
@@ -306,6 +326,7 @@ impl Handler<ToDispatcher> for Dispatcher {
             ToDispatcher::Up { outbox, inflight } => {
                 self.outbox = Some(outbox);
                 self.apply(Event::Connected { inflight });
+                self.tell_questions();
             }
             ToDispatcher::Down { generation } => {
                 if self.outbox.as_ref().is_none_or(|outbox| outbox.generation == generation) {
@@ -326,6 +347,12 @@ impl Handler<ToDispatcher> for Dispatcher {
             ToDispatcher::ResultAck { call_id } => self.apply(Event::ResultAck { call_id }),
             ToDispatcher::Ended { call_id, outcome } => self.apply(Event::Ended { call_id, outcome }),
             ToDispatcher::Progress(progress) => self.control(ToBrain::Progress(progress)),
+            ToDispatcher::OfQuestion(frame) => self.control(*frame),
+            ToDispatcher::ElicitReply(reply) => {
+                if let Some(end) = self.shared.questions.answer(reply) {
+                    self.control(ToBrain::ElicitEnd(end));
+                }
+            }
             #[cfg(test)]
             ToDispatcher::Panic => std::panic::panic_any("asked to"),
             ToDispatcher::Drain => {

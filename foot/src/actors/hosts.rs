@@ -8,7 +8,6 @@ use vance_mcp_host::{CallRequest, McpHandle};
 use vance_shared::call::Outcome;
 
 use super::catalogue::{ToolCall, ToolHost};
-use super::loader::Asking;
 use crate::native::{NativeCall, NativeTools, UseOfTool};
 
 /// The Foot's own tools.
@@ -58,17 +57,15 @@ impl Permit for NoPacks {
 pub(crate) struct Mcp {
     pub(crate) handle: McpHandle,
     pub(crate) permit: Arc<dyn Permit>,
-    /// What its server asks a person; none if there is nobody.
-    pub(crate) asking: Option<Asking>,
     /// Who takes the pack away waits for these.
     pub(crate) calls: TaskTracker,
 }
 
 impl ToolHost for Mcp {
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
-        let (handle, permit, asking) = (self.handle.clone(), Arc::clone(&self.permit), self.asking.clone());
+        let (handle, permit) = (self.handle.clone(), Arc::clone(&self.permit));
         Box::pin(self.calls.track_future(async move {
-            let ToolCall { call_id, tool, arguments, timeout, cap, trace, cancel, progress } = call;
+            let ToolCall { call_id, tool, arguments, timeout, cap, trace, cancel, progress, person } = call;
             let wanted = UseOfTool {
                 call_id: call_id.clone(),
                 tool: tool.clone(),
@@ -79,14 +76,9 @@ impl ToolHost for Mcp {
             if let Some(refusal) = permit.refusal(wanted).await {
                 return refusal;
             }
-            let beat = Arc::clone(&progress);
             let progress =
                 Some(Arc::new(move |said: vance_mcp_host::Progress| progress(said.fraction, said.message)) as _);
-            let call = handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress });
-            match asking {
-                Some(asking) => asking.alive(timeout, &beat, call).await,
-                None => call.await,
-            }
+            handle.call(CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress, person }).await
         }))
     }
 }

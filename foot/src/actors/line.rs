@@ -13,9 +13,11 @@ use tokio::time::{Sleep, sleep};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, Uri};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async_tls_with_config};
+use tokio_util::sync::CancellationToken;
 use vance_blobs::Blobs;
 use vance_foot_core::calls::MAX_UNACKED;
 use vance_foot_core::link::End;
@@ -39,6 +41,8 @@ use crate::journal::{self, CallJournal};
 
 /// How long the word that a call is accepted may wait for company.
 const ACCEPTED_WITHIN: Duration = Duration::from_millis(2);
+/// How long the Brain may take to answer a close.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// Pause before a restarting Dispatcher is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -59,6 +63,8 @@ pub(crate) struct Job {
     pub(crate) runs: Arc<Runs>,
     pub(crate) blobs: Option<Arc<Blobs>>,
     pub(crate) heard: Heard,
+    /// This Foot goes: what is at hand is still sent, then the line is closed as lines are.
+    pub(crate) leaving: CancellationToken,
 }
 
 /// When the last frame came, in milliseconds of the link's clock. Shared so that a frame costs no message.
@@ -119,6 +125,7 @@ async fn drive(mut job: Job) -> Result<End, End> {
         accepted: Vec::new(),
         company: None,
         kept: None,
+        leaving: job.leaving,
     };
     let (gets, gets_rx) = mpsc::channel(kept::WAITING);
     let kept = kept::serve(gets_rx, job.blobs, control.clone());
@@ -234,6 +241,10 @@ fn inside(refusal: Refusal) -> End {
     End::Broken(format!("this client's own table of calls is {refusal}"))
 }
 
+fn goodbye() -> CloseFrame {
+    CloseFrame { code: CloseCode::Away, reason: "this client stops".into() }
+}
+
 struct Reader {
     stream: SplitStream<Socket>,
     control: mpsc::Sender<ToBrain>,
@@ -284,6 +295,7 @@ impl Reader {
                 self.runs.cancel(&cancel.call_id, &cancel.reason);
                 Some(ToDispatcher::Cancel { call_id: cancel.call_id, reason: cancel.reason })
             }
+            ToFoot::ElicitReply(reply) => Some(ToDispatcher::ElicitReply(reply)),
             ToFoot::ResultAck(ack) => Some(ToDispatcher::ResultAck { call_id: ack.call_id }),
             ToFoot::BlobGet(get) => {
                 if let Err(full) = self.gets.try_send(get) {
@@ -344,6 +356,7 @@ struct Writer {
     /// Wound up for the first of them, and not anew for each: a timer costs as much as the write that it spares.
     company: Option<Pin<Box<Sleep>>>,
     kept: Option<FromJournal>,
+    leaving: CancellationToken,
 }
 
 impl Writer {
@@ -391,6 +404,7 @@ impl Writer {
                             }
                             continue;
                         }
+                        () = self.leaving.cancelled() => return self.close().await,
                         else => return End::Broken("this client stops".to_owned()),
                     }
                 }
@@ -403,6 +417,19 @@ impl Writer {
                 return ended(&error);
             }
         }
+    }
+
+    /// Says goodbye; the line ends when the Brain has heard it, and its reader with it.
+    async fn close(&mut self) -> End {
+        let told = match self.tell_accepted().await {
+            Ok(()) => self.sink.send(Message::Close(Some(goodbye()))).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            return ended(&error);
+        }
+        sleep(CLOSE_WITHIN).await;
+        End::Broken("this client stops".to_owned())
     }
 
     /// No more than calls may be in flight.

@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use actix::SpawnHandle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use vance_blobs::Blobs;
 use vance_foot_core::link::{Action, End, Event, Link as Machine, Stop};
 use vance_shared::ids::SessionId;
@@ -42,6 +43,8 @@ pub(crate) enum ToLink {
     Ended { generation: u64, end: End },
     /// A line is of no use any more.
     Cycle { generation: u64, why: String },
+    /// This Foot goes: close the line, say so, and open no other.
+    Leave { gone: oneshot::Sender<()> },
 }
 
 /// What a Link needs, and what outlives it.
@@ -79,6 +82,9 @@ pub(crate) struct Link {
     refused_for_token: bool,
     looked: Instant,
     timer: Option<SpawnHandle>,
+    leaving: CancellationToken,
+    /// Who waits until the line is closed.
+    gone: Option<oneshot::Sender<()>>,
 }
 
 impl Link {
@@ -97,6 +103,8 @@ impl Link {
             refused_for_token: false,
             looked: since,
             timer: None,
+            leaving: CancellationToken::new(),
+            gone: None,
         }
     }
 
@@ -184,6 +192,7 @@ impl Link {
             runs: Arc::clone(&self.shared.runs),
             blobs: self.shared.blobs.clone(),
             heard: self.heard.clone(),
+            leaving: self.leaving.clone(),
         };
         let (link, generation) = (self.shared.me.clone(), self.generation);
         self.line = Some(tokio::task::spawn_local(async move {
@@ -243,6 +252,17 @@ impl Handler<ToLink> for Link {
                 self.welcomed(&welcome);
                 let heartbeat = Duration::from_millis(welcome.heartbeat_ms);
                 self.apply(Event::Welcomed { heartbeat, misses: HEARTBEAT_MISSES }, ctx);
+            }
+            ToLink::Leave { gone } => {
+                self.leaving.cancel();
+                if self.machine.is_online() {
+                    self.gone = Some(gone);
+                }
+            }
+            ToLink::Ended { .. } | ToLink::Cycle { .. } if self.leaving.is_cancelled() => {
+                self.drop_line();
+                // Dropped is said as well.
+                self.gone = None;
             }
             ToLink::Ended { generation, end } if generation == self.generation => {
                 self.drop_line();

@@ -29,13 +29,11 @@ use crate::packs::{self, Packs};
 use crate::paths::Paths;
 use crate::trust::Trust;
 
-mod asking;
 mod desk;
 mod pack;
 mod start;
 mod status;
 mod watcher;
-pub(crate) use asking::Asking;
 pub(crate) use desk::PackDesk;
 use pack::{Pack, State};
 pub use status::{LoadSummary, PackState, PackStatus};

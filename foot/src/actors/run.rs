@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use vance_blobs::Blobs;
+use vance_mcp_host::Person;
 use vance_observability::names::{CALL_ID, SPAN_TOOL_RUN, TOOL, TRACE_ID};
 use vance_observability::spans::{Kind, Span};
 use vance_shared::blob;
@@ -25,6 +26,8 @@ const SLACK: Duration = Duration::from_secs(1);
 const SLEPT: Duration = Duration::from_secs(2);
 /// …which is this long, beyond what its host gives it.
 const AFTER_SLEEP: Duration = Duration::from_secs(7);
+/// While a person is asked, the deadline is looked at this often at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a tool may take to obey a cancel.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// Between two progress reports of one call. A person reads no faster; the last one always comes.
@@ -40,6 +43,8 @@ pub(crate) struct Job {
     /// The span that asks for it; none for a call from here.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) cancel: CancellationToken,
+    /// Who is asked what the tool's server wants to know.
+    pub(crate) person: Person,
     /// Where large results stay; without it they fail.
     pub(crate) keep: Option<Arc<Blobs>>,
 }
@@ -58,7 +63,8 @@ pub(crate) async fn run(job: Job, report: impl Fn(Report)) -> Outcome {
 }
 
 async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> Outcome {
-    let Job { call_id, tool, arguments, timeout, cap, cancel, keep, trace: _ } = job;
+    let Job { call_id, tool, arguments, timeout, cap, cancel, person, keep, trace: _ } = job;
+    let (asked, mut asked_for) = (person.asked.clone(), Duration::ZERO);
     let (beat, mut beats) = watch::channel::<Report>((None, None));
     let started = Instant::now();
     let call = ToolCall {
@@ -72,10 +78,11 @@ async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> O
         progress: Arc::new(move |fraction, message| {
             beat.send_replace((fraction, message));
         }),
+        person,
     };
     // The call itself within the future: a host may panic before it gives one.
     let mut work = std::pin::pin!(AssertUnwindSafe(async move { tool.host.call(call).await }).catch_unwind());
-    let hard = started + cap.max(timeout) + SLACK;
+    let mut hard = started + cap.max(timeout) + SLACK;
     let mut deadline = (started + timeout + SLACK).min(hard);
     let mut timed_out = false;
     let mut give_up: Option<Instant> = None;
@@ -87,6 +94,7 @@ async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> O
             ended = &mut work => return within_limits(settle(ended, timed_out, timeout), call_id, keep).await,
             () = cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + CANCEL_WITHIN),
             Ok(()) = beats.changed(), if report_at.is_none() => {
+                hard += asked.more(&mut asked_for);
                 deadline = (Instant::now() + timeout + SLACK).min(hard);
                 report_at = Some(reported + PROGRESS_EVERY);
             }
@@ -97,6 +105,13 @@ async fn to_the_end(job: Job, trace: TraceContext, report: impl Fn(Report)) -> O
                 report_at = None;
             }
             () = sleep_until(deadline), if give_up.is_none() => {
+                // A person's time is not the tool's.
+                let more = asked.more(&mut asked_for);
+                if !more.is_zero() {
+                    hard += more;
+                    deadline = (deadline + more).max(Instant::now() + LOOK_AGAIN);
+                    continue;
+                }
                 if deadline.elapsed() >= SLEPT {
                     deadline = Instant::now() + AFTER_SLEEP;
                     continue;

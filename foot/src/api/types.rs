@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vance_shared::call::Fault;
-use vance_shared::ids::{SessionId, TaskId, TreeId};
+use vance_shared::ids::{QuestionId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
+use vance_shared::question::Action;
 
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -126,6 +127,9 @@ pub struct Task {
     /// Why it waits.
     #[serde(default)]
     pub blocked_reason: Option<String>,
+    /// What it waits to be told.
+    #[serde(default)]
+    pub question: Option<TaskQuestion>,
     /// Why it was skipped.
     #[serde(default)]
     pub skip_reason: Option<String>,
@@ -343,6 +347,33 @@ pub struct CallOutput {
     pub structured: Option<Value>,
     /// The typed parts.
     pub content: Option<Value>,
+}
+
+/// What a tool's server wants to know before its call goes on.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct TaskQuestion {
+    /// Its identity.
+    pub id: QuestionId,
+    /// The server's words.
+    pub message: String,
+    /// JSON Schema of the answer.
+    pub schema: Value,
+    /// To be opened by the person, instead of fields.
+    #[serde(default)]
+    pub url: Option<String>,
+}
+
+/// An answer to a question.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskAnswer {
+    /// What is done with it.
+    pub action: Action,
+    /// With `accept`: the fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<serde_json::Map<String, Value>>,
+    /// Which question; without it the one that is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<QuestionId>,
 }
 
 /// A verdict on an unknown outcome.

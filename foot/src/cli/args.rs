@@ -242,6 +242,24 @@ pub(super) enum TasksCommand {
         #[arg(long, value_name = "JSON")]
         output: Option<String>,
     },
+    /// Answer the question that a task waits with; without values it is asked field by field
+    #[command(
+        after_help = "Examples:\n  vancetope tasks answer task_0190\n  vancetope tasks answer task_0190 project=VANCE urgent=yes\n  vancetope tasks answer task_0190 '{\"project\": \"VANCE\"}'\n  vancetope tasks answer task_0190 --decline"
+    )]
+    Answer {
+        /// The task's id, as `vancetope tasks` shows it
+        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
+        id: TaskId,
+        /// Say no; the tool decides what to do then
+        #[arg(long, conflicts_with_all = ["cancel", "values"])]
+        decline: bool,
+        /// Say neither yes nor no
+        #[arg(long, conflicts_with = "values")]
+        cancel: bool,
+        /// The fields, or all of them as one JSON object
+        #[arg(value_name = "NAME=VALUE|JSON")]
+        values: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

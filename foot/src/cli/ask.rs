@@ -31,7 +31,7 @@ use crate::native::{Asker, Question};
 use crate::trust::{self, Consent, Prompt};
 
 mod elicit;
-mod form;
+pub(super) mod form;
 mod person;
 mod prompt;
 mod terminal;
@@ -152,7 +152,7 @@ impl Asker for AtTerminal {
             Box::pin(async move {
                 match queued {
                     true => answer.await.unwrap_or(Elicited::Cancelled),
-                    false => Elicited::Declined,
+                    false => Elicited::Unanswered,
                 }
             })
         }))
@@ -404,7 +404,7 @@ mod tests {
         let ask = |name: &str| {
             let schema = serde_json::json!({"properties": {name: {"type": "string"}}});
             let pack = vance_shared::names::PackName::parse("a").unwrap();
-            elicit(vance_mcp_host::Question { pack, message: "who?".to_owned(), schema })
+            elicit(vance_mcp_host::Question { pack, message: "who?".to_owned(), schema, url: None })
         };
         let first = ask("one");
         table.until("[2] decline \u{203a} ");

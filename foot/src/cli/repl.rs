@@ -340,5 +340,5 @@ fn count(context: &Context, foot: &LocalFoot, words: &Words) -> Waits {
         let token = token(&environment, home.as_deref()?, &general.brain);
         Brain::new(general.brain.clone(), token).ok()
     };
-    Waits::start(brain, foot.connection(), words.clone())
+    Waits::start(brain, foot.connection(), words.clone(), context.screen.stage().clone())
 }

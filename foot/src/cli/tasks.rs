@@ -3,6 +3,7 @@
 use serde_json::Value;
 use vance_shared::ids::TaskId;
 use vance_shared::json::Raw;
+use vance_shared::question::Action;
 use vance_shared::show::plain;
 
 use super::args::{TasksArgs, TasksCommand};
@@ -10,6 +11,8 @@ use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::progress::{Pace, words};
 use crate::api::{Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
+
+mod answer;
 
 /// Runs the command.
 pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8, Failure> {
@@ -44,6 +47,15 @@ pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8,
             let not_json = |e| Failure::Usage(format!("--output is not JSON: {e}"));
             let output = output.clone().map(Raw::parse).transpose().map_err(not_json)?;
             brain.resolve(id, &Resolve { verdict: *verdict, output }).await?;
+            after(context, &brain, id).await
+        }
+        TasksCommand::Answer { id, decline, cancel, values } => {
+            let action = match (decline, cancel) {
+                (true, _) => Some(Action::Decline),
+                (_, true) => Some(Action::Cancel),
+                (false, false) => None,
+            };
+            answer::answer(context, &brain, id, action, values).await?;
             after(context, &brain, id).await
         }
     }
@@ -111,6 +123,9 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
                 task.task_id
             ));
         }
+    }
+    if let Some(question) = &task.question {
+        answer::describe(screen, &task.task_id, question)?;
     }
     let rows = task.calls.iter().map(|call| {
         let place = call.machine.clone().or_else(|| call.client_id.clone());

@@ -491,6 +491,7 @@ fn a_stopping_foot_says_so_finishes_its_calls_and_delivers_their_results() {
         world.bench.go.notify_one();
         assert_eq!(result_of(&mut line, &id(1)).await.outcome.word(), "done");
         line.send(ToFoot::ResultAck(vance_shared::wire::ResultAck { call_id: id(1) })).await;
+        assert_eq!(line.closed().await, 1001);
         stopping.await.unwrap();
         assert_eq!(world.bench.runs("call_2"), 0);
     });

@@ -94,7 +94,7 @@ async fn without_waiting_a_tree_that_only_waits_exits_with_3() {
     brain.moves("a", "blocked", json!({"blocked_reason": "Waiting for Client for Tool: x"}));
     let ended = running.ends().await;
     assert_eq!(ended.exit, 3, "{ended:?}");
-    assert!(ended.out.ends_with("1 blocked, 1 pending\n"), "{ended:?}");
+    assert!(ended.out.ends_with("1 waiting for client, 1 pending\n"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -156,6 +156,7 @@ async fn calls(handle: &McpHandle, context: &Value) {
             trace: TraceContext::root(),
             cancel: CancellationToken::new(),
             progress: None,
+            person: vance_mcp_host::Person::default(),
         };
         eprintln!("{tool}: {:?}", handle.call(request).await);
     }

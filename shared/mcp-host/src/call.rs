@@ -10,6 +10,7 @@ use vance_shared::call::Outcome;
 use vance_shared::json::Raw;
 use vance_shared::tool::ToolResult;
 
+use crate::flights::WAITS;
 use crate::handle::Progress;
 use crate::lane::{InFlight, Reply};
 use crate::people::Asking;
@@ -22,6 +23,8 @@ pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 const SLEPT: Duration = Duration::from_secs(2);
 /// Then the answer has this long to be read.
 const AFTER_SLEEP: Duration = Duration::from_secs(5);
+/// While a person is asked, the deadline is looked at this often at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// When a call has taken too long: `timeout` after its last sign of life, and `cap` after its start whatever it says.
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +32,14 @@ pub(crate) struct Deadline {
     timeout: Duration,
     last: Instant,
     at: Instant,
+    /// Of the time that a person was asked: what has been added already.
+    added: Duration,
 }
 
 impl Deadline {
     pub(crate) fn new(now: Instant, timeout: Duration, cap: Duration) -> Self {
         let last = later(now, cap.max(timeout));
-        Self { timeout, last, at: later(now, timeout).min(last) }
+        Self { timeout, last, at: later(now, timeout).min(last), added: Duration::ZERO }
     }
 
     /// No sign of life makes it later.
@@ -49,6 +54,27 @@ impl Deadline {
             self.at = now + AFTER_SLEEP;
         }
         slept
+    }
+
+    /// Adds the time in which a person was asked for this call. True if there was some.
+    fn stood_still(&mut self, asked: &Asking, now: Instant) -> bool {
+        let more = asked.more(&mut self.added);
+        if more.is_zero() {
+            return false;
+        }
+        (self.at, self.last) = (later(self.at, more), later(self.last, more));
+        if asked.is_open() {
+            self.at = self.at.max(later(now, LOOK_AGAIN));
+            self.last = self.last.max(self.at);
+        }
+        true
+    }
+
+    /// After a question: the time of the person is added, and the server has its own anew.
+    pub(crate) fn asked(&mut self, asked: &Asking) {
+        let now = Instant::now();
+        self.stood_still(asked, now);
+        self.progressed(now);
     }
 
     pub(crate) fn progressed(&mut self, now: Instant) {
@@ -69,12 +95,14 @@ pub(crate) enum Ended {
     Cancelled,
 }
 
-/// Waits for a request's end. A deadline or a cancel is passed on to the server.
+/// Waits for a request's end. A deadline or a cancel is passed on to the server. `asked`: the person, for this request; `asking`: any
+/// person, for any request of its server.
 pub(crate) async fn wait(
     mut flight: InFlight,
     deadline: &mut Deadline,
     cancel: &CancellationToken,
     progress: Option<&ProgressSink>,
+    asked: &Asking,
     asking: &Asking,
 ) -> Ended {
     loop {
@@ -93,18 +121,22 @@ pub(crate) async fn wait(
                 return Ended::Cancelled;
             }
             Some(report) = flight.progress.recv() => {
+                deadline.stood_still(asked, Instant::now());
                 deadline.progressed(Instant::now());
                 if let Some(sink) = progress {
                     sink(*report);
                 }
             }
             () = tokio::time::sleep_until(deadline.at) => {
-                if deadline.was_slept_through(Instant::now()) {
+                // A person's time is not the server's.
+                if deadline.stood_still(asked, Instant::now()) || deadline.was_slept_through(Instant::now()) {
                     continue;
                 }
-                // A person's time is not the server's.
                 if asking.is_open() && !deadline.is_last() {
                     deadline.progressed(Instant::now());
+                    if let Some(sink) = progress {
+                        sink(Progress { fraction: None, message: Some(WAITS.to_owned()) });
+                    }
                     continue;
                 }
                 flight.cancel("it took too long");
@@ -299,7 +331,7 @@ mod tests {
         };
         let cancel = CancellationToken::new();
         let nobody = Asking::default();
-        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None, &nobody), speak);
+        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None, &nobody, &nobody), speak);
         assert!(matches!(ended, Ended::Deadline));
         assert_eq!(begin.elapsed().as_secs(), 18);
         assert_eq!(*told.lock().unwrap(), "it took too long");
@@ -307,19 +339,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_a_person_is_asked_a_call_does_not_expire() {
-        let (_reports, progress) = mpsc::channel(4);
-        let flight = InFlight::new(std::future::pending(), progress, |_| {});
-        let begin = Instant::now();
-        let mut deadline = Deadline::new(begin, Duration::from_secs(10), Duration::from_secs(100));
-        let asking = Asking::default();
-        let person = async {
-            let question = asking.begin();
-            tokio::time::sleep(Duration::from_secs(35)).await;
-            drop(question);
-        };
-        let cancel = CancellationToken::new();
-        let (ended, ()) = tokio::join!(wait(flight, &mut deadline, &cancel, None, &asking), person);
-        assert!(matches!(ended, Ended::Deadline));
-        assert_eq!(begin.elapsed().as_secs(), 40, "the last time that it was waited for a person, and once more");
+        let seconds = Duration::from_secs;
+        // For this very call its time stands still; for another one it waits too, up to its cap.
+        for (mine, question, ends) in [(true, 100_000, 100_010), (false, 35, 40), (false, 500, 100)] {
+            let (_reports, progress) = mpsc::channel(4);
+            let flight = InFlight::new(std::future::pending(), progress, |_| {});
+            let begin = Instant::now();
+            let mut deadline = Deadline::new(begin, seconds(10), seconds(100));
+            let (asked, asking) = (Asking::default(), Asking::default());
+            let person = async {
+                let question_open = (asking.begin(), mine.then(|| asked.begin()));
+                tokio::time::sleep(seconds(question)).await;
+                drop(question_open);
+            };
+            let cancel = CancellationToken::new();
+            let expired = async {
+                let ended = wait(flight, &mut deadline, &cancel, None, &asked, &asking).await;
+                (ended, begin.elapsed().as_secs())
+            };
+            let ((ended, at), ()) = tokio::join!(expired, person);
+            assert!(matches!(ended, Ended::Deadline));
+            assert!((ends..=ends + 2).contains(&at), "{mine} {question}: {at}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
     ElicitResult, ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
     LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion, Root,
-    RootsCapabilities,
+    RootsCapabilities, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use rmcp::{ClientHandler, ErrorData as McpError};
@@ -18,8 +18,9 @@ use tokio::sync::{Notify, mpsc};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
+use crate::flights::Flights;
 use crate::handle::{HostEnv, Progress};
-use crate::people::{Asking, People, SAMPLING_IS_OFF};
+use crate::people::{People, SAMPLING_IS_OFF};
 
 /// Longest server log message that is kept.
 const LOG_CHARS: usize = 2_000;
@@ -50,7 +51,7 @@ pub(crate) struct Client {
     config: ClientConfig,
     roots: Vec<Root>,
     people: People,
-    asking: Arc<Asking>,
+    flights: Arc<Flights>,
     logs: LogLines,
     /// Rung when the server's tools may have changed; any number of rings before it is heard are one.
     changed: Arc<Notify>,
@@ -62,7 +63,7 @@ impl Client {
         pack: PackName,
         env: &HostEnv,
         people: &People,
-        asking: Arc<Asking>,
+        flights: Arc<Flights>,
         changed: Arc<Notify>,
         listeners: Listeners,
     ) -> Self {
@@ -72,12 +73,16 @@ impl Client {
             capabilities.roots = Some(RootsCapabilities::default());
         }
         if people.elicit.is_some() {
-            capabilities.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+            capabilities.elicitation = Some(
+                ElicitationCapability::new()
+                    .with_form(FormElicitationCapability::new())
+                    .with_url(UrlElicitationCapability::new()),
+            );
         }
         let mut config =
             ClientConfig::new(capabilities, Implementation::new(env.client_name.clone(), env!("CARGO_PKG_VERSION")));
         config.protocol_version = ProtocolVersion::V_2025_11_25;
-        Self { pack, config, roots, people: people.clone(), asking, logs: LogLines::default(), changed, listeners }
+        Self { pack, config, roots, people: people.clone(), flights, logs: LogLines::default(), changed, listeners }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
@@ -155,9 +160,8 @@ impl ClientHandler for Client {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, McpError> {
         let params = serde_json::to_value(&request).unwrap_or_default();
-        let _asking = self.asking.begin();
         let answer = tokio::select! {
-            answer = self.people.ask(&self.pack, &params) => answer,
+            answer = self.flights.ask(&self.people, &self.pack, &params) => answer,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the question was withdrawn", None)),
         };
         serde_json::from_value(answer).map_err(|error| ErrorData::internal_error(error.to_string(), None))

@@ -20,7 +20,9 @@ use vance_shared::trace::TraceContext;
 use crate::call::{self, Answer, Deadline, Ended, ProgressSink};
 use crate::conn::{Ask, Call};
 use crate::env::Words;
-use crate::people::SAMPLING_IS_OFF;
+use crate::flights::Flight;
+use crate::lane::InFlight;
+use crate::people::{Person, SAMPLING_IS_OFF};
 use crate::rest::ReadFile;
 use crate::sandbox::Sandbox;
 use crate::shared::{Back, Live, Mcp, Shared};
@@ -150,6 +152,8 @@ pub struct CallRequest {
     pub cancel: CancellationToken,
     /// Hears its progress.
     pub progress: Option<ProgressSink>,
+    /// Who is asked what the server wants to know in the middle of it.
+    pub person: Person,
 }
 
 /// A server, for those who call it. Valid over its restarts.
@@ -218,8 +222,10 @@ impl McpHandle {
                 return outcome;
             }
         };
+        let boarded = self.0.flights().begin(&request);
         if let Work::Read(reading) = route.work {
-            let outcome = reading.run(self, mcp, &request, &arguments, &span.context().to_string()).await;
+            let outcome =
+                reading.run(self, mcp, &request, &boarded.flight, &arguments, &span.context().to_string()).await;
             span.end_as(&outcome);
             return outcome;
         }
@@ -230,19 +236,19 @@ impl McpHandle {
             call_id: request.call_id.to_string(),
             input: None,
         };
-        let outcome = self.rounds(mcp, &request, round).await;
+        let outcome = self.rounds(mcp, &request, &boarded.flight, round).await;
         span.end_as(&outcome);
         outcome
     }
 
-    async fn rounds(&self, mcp: &Mcp, request: &CallRequest, mut round: Call) -> Outcome {
+    async fn rounds(&self, mcp: &Mcp, request: &CallRequest, asks: &Flight, mut round: Call) -> Outcome {
         let mut deadline = Deadline::new(Instant::now(), request.timeout, request.cap);
         for _ in 0..INPUT_ROUNDS {
             let flight = mcp.conn.call(&round);
-            match call::wait(flight, &mut deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
+            match self.wait(flight, request, &mut deadline).await {
                 Ended::Reply(reply) => match call::judge(reply) {
                     Answer::Finished(outcome) => return outcome,
-                    Answer::Input(input) => match self.answer(input, request, &mut deadline).await {
+                    Answer::Input(input) => match self.answer(input, request, asks, &mut deadline).await {
                         Ok(input) => round.input = Some(input),
                         Err(outcome) => return outcome,
                     },
@@ -259,21 +265,26 @@ impl McpHandle {
         &self,
         mcp: &Mcp,
         request: &CallRequest,
+        asks: &Flight,
         deadline: &mut Deadline,
         mut ask: Ask,
     ) -> Result<Raw, Outcome> {
         for _ in 0..INPUT_ROUNDS {
             let flight = mcp.conn.ask(&ask);
-            let raw =
-                match call::wait(flight, deadline, &request.cancel, request.progress.as_ref(), self.0.asking()).await {
-                    Ended::Reply(reply) => call::settle(reply)?,
-                    Ended::Cancelled => return Err(cancelled()),
-                    Ended::Deadline => return Err(too_long(request)),
-                };
+            let raw = match self.wait(flight, request, deadline).await {
+                Ended::Reply(reply) => call::settle(reply)?,
+                Ended::Cancelled => return Err(cancelled()),
+                Ended::Deadline => return Err(too_long(request)),
+            };
             let Some(input) = call::input_of(&raw) else { return Ok(raw) };
-            ask.input = Some(self.answer(input, request, deadline).await?);
+            ask.input = Some(self.answer(input, request, asks, deadline).await?);
         }
         Err(too_many_rounds())
+    }
+
+    async fn wait(&self, flight: InFlight, request: &CallRequest, deadline: &mut Deadline) -> Ended {
+        let (progress, asked) = (request.progress.as_ref(), &request.person.asked);
+        call::wait(flight, deadline, &request.cancel, progress, asked, self.0.flights().asking()).await
     }
 
     /// What a server asks in the middle of a call: the roots are known, a person is asked, a model is not.
@@ -281,6 +292,7 @@ impl McpHandle {
         &self,
         input: call::InputRequired,
         request: &CallRequest,
+        asks: &Flight,
         deadline: &mut Deadline,
     ) -> Result<crate::conn::Input, Outcome> {
         let mut responses = serde_json::Map::new();
@@ -289,11 +301,11 @@ impl McpHandle {
                 "roots/list" => crate::client::roots_json(self.0.env().project_dir.as_deref()),
                 "elicitation/create" => {
                     let answer = tokio::select! {
-                        answer = self.0.people().ask(&self.0.plan().pack, &asked.params) => answer,
+                        answer = asks.ask(self.0.people(), &self.0.plan().pack, &asked.params) => answer,
                         () = request.cancel.cancelled() => return Err(cancelled()),
                     };
                     // A person's time is not the server's.
-                    deadline.progressed(Instant::now());
+                    deadline.asked(&request.person.asked);
                     answer
                 }
                 "sampling/createMessage" => return Err(Outcome::failed("input_required", SAMPLING_IS_OFF)),

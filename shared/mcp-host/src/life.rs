@@ -74,7 +74,7 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
         changed: Arc::clone(&changed),
         stop: &stop,
         people: shared.people(),
-        asking: Arc::clone(shared.asking()),
+        flights: Arc::clone(shared.flights()),
     };
     let (mut link, conn) = match link::reach(to).await {
         Ok(reached) => reached,

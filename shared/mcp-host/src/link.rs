@@ -20,10 +20,11 @@ use crate::conn::{Conn, Http};
 use crate::env;
 use crate::fault;
 use crate::files::{self, Moment};
+use crate::flights::Flights;
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::http::{self, Endpoint};
-use crate::people::{Asking, People};
+use crate::people::People;
 use crate::reading::Readings;
 use crate::shared::Era;
 use crate::stderr::{LastWords, Secrets};
@@ -77,7 +78,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) stop: &'a CancellationToken,
     /// Whom to ask.
     pub(crate) people: &'a People,
-    pub(crate) asking: Arc<Asking>,
+    pub(crate) flights: Arc<Flights>,
 }
 
 /// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
@@ -158,7 +159,7 @@ fn working_dir(plan: &LaunchPlan, env: &HostEnv, cwd: Option<&str>) -> Result<Pa
 }
 
 async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people, asking } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people, flights } = to;
     let refused = |why: String, next| Refused { why, hopeless: false, next };
     let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -166,7 +167,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     };
     let last_words = LastWords::follow(plan.pack.clone(), Secrets::of(plan, env.vault.as_deref()), errors);
     let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
-    let client = Client::new(plan.pack.clone(), env, people, asking, changed, Listeners::default());
+    let client = Client::new(plan.pack.clone(), env, people, flights, changed, Listeners::default());
     let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;
     let mut body = Body::Child { child: Box::new(child), pipes: Arc::clone(&pipes), last_words };
     let fault = match greeted {
@@ -200,7 +201,7 @@ async fn reach_http(
     client: reqwest::Client,
     session: Option<Arc<Session>>,
 ) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people, asking } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people, flights } = to;
     let listeners = Listeners::default();
     let attempt = async || {
         let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
@@ -211,7 +212,7 @@ async fn reach_http(
         let client = HttpClient::new(client.clone(), session.clone());
         let transport = StreamableHttpClientTransport::with_client(client, config);
         let service =
-            Client::new(plan.pack.clone(), env, people, Arc::clone(&asking), Arc::clone(&changed), listeners.clone());
+            Client::new(plan.pack.clone(), env, people, Arc::clone(&flights), Arc::clone(&changed), listeners.clone());
         in_time(plan.init_timeout, stop, greet(service, transport, era)).await
     };
     let mut greeted = attempt().await;
@@ -237,7 +238,7 @@ async fn reach_http(
             return Ok((Link { running, body: Body::Http { trouble: heard } }, conn));
         }
         Ok(Err(error)) if fault::is_refusal(&error) => {
-            // Who is let in does not change by asking again.
+            // Who is let in does not change by flights again.
             return Err(Refused { why: fault::handshake(&error), hopeless: true, next: era });
         }
         Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),

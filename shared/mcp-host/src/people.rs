@@ -1,20 +1,20 @@
 //! Where a server finds people: for a login, and for a question in the middle of a call.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use vance_shared::json::Raw;
 use vance_shared::names::PackName;
-use vance_shared::schema::check_arguments;
+use vance_shared::question::{MAX_MESSAGE_CHARS, MAX_SCHEMA_BYTES, MAX_URL_BYTES};
+use vance_shared::schema::{add_defaults, check_arguments};
 
 use crate::auth::OnAuthorize;
 
 /// Why a server gets no answer from a model.
 pub(crate) const SAMPLING_IS_OFF: &str = "the server asks for a model's answer (sampling/createMessage), and sampling is off: no pack uses up somebody's model";
-/// A question: more is a document.
-const MAX_MESSAGE_CHARS: usize = 4_000;
 
 /// Where a server finds people, if there are any. The default is nobody.
 #[derive(Clone, Default)]
@@ -25,28 +25,73 @@ pub struct People {
     pub elicit: Option<Elicit>,
 }
 
-/// How many questions of one server wait for a person: meanwhile its calls wait, too.
+/// How many questions wait for a person now, and how long one was waited for altogether. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Asking(Arc<Mutex<Asked>>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Asking(AtomicU32);
+struct Asked {
+    open: u32,
+    since: Option<Instant>,
+    before: Duration,
+}
 
 impl Asking {
     /// A question begins; it ends with what is given back.
-    pub(crate) fn begin(&self) -> impl Drop + '_ {
-        self.0.fetch_add(1, Ordering::AcqRel);
-        Asked(self)
+    pub fn begin(&self) -> impl Drop + use<> {
+        let mut asked = self.asked();
+        asked.open += 1;
+        asked.since.get_or_insert_with(Instant::now);
+        drop(asked);
+        Open(self.clone())
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+    /// A person is waited for now.
+    pub fn is_open(&self) -> bool {
+        self.asked().open > 0
+    }
+
+    /// How long a person was waited for, until now.
+    pub fn total(&self) -> Duration {
+        let asked = self.asked();
+        asked.before + asked.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Of that time, what is not in `known` yet, and is from here on.
+    pub fn more(&self, known: &mut Duration) -> Duration {
+        let total = self.total();
+        let more = total.saturating_sub(*known);
+        *known = total;
+        more
+    }
+
+    /// Held to read or write three numbers.
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Asked<'a>(&'a Asking);
+struct Open(Asking);
 
-impl Drop for Asked<'_> {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
+        let mut asked = self.0.asked();
+        asked.open -= 1;
+        if asked.open == 0
+            && let Some(since) = asked.since.take()
+        {
+            asked.before += since.elapsed();
+        }
     }
+}
+
+/// The person behind one call.
+#[derive(Clone, Default)]
+pub struct Person {
+    /// Asks them. Without it the server's own people are asked, if there are any.
+    pub elicit: Option<Elicit>,
+    /// How long they have been asked: meanwhile the call's time stands still, for everybody who measures it.
+    pub asked: Asking,
 }
 
 /// Puts a question to a person. Dropping the future withdraws the question.
@@ -61,6 +106,8 @@ pub struct Question {
     pub message: String,
     /// JSON Schema of the answer: an object of plain fields.
     pub schema: Value,
+    /// To be opened by the person, instead of fields.
+    pub url: Option<String>,
 }
 
 /// What a person says to a question.
@@ -72,6 +119,8 @@ pub enum Elicited {
     Declined,
     /// Neither.
     Cancelled,
+    /// Nobody was there. To the server that is the same as neither.
+    Unanswered,
 }
 
 impl std::fmt::Debug for People {
@@ -84,25 +133,37 @@ impl std::fmt::Debug for People {
 }
 
 impl People {
-    /// The answer to an `elicitation/create`, as it goes to the server.
-    pub(crate) async fn ask(&self, pack: &PackName, params: &Value) -> Value {
+    /// The answer to an `elicitation/create`, as it goes to the server. `person`: who is behind the call that asks.
+    pub(crate) async fn ask(&self, pack: &PackName, person: Option<&Person>, params: &Value) -> Value {
         let said = |word: &str| json!({ "action": word });
         let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
         let declined = |why: &str| {
             tracing::warn!(pack = %pack, "a question of the server is declined: {why}");
             said("decline")
         };
-        let Some(elicit) = &self.elicit else { return declined("nobody can be asked here") };
-        if !matches!(text("mode"), "" | "form") {
-            return declined("it wants more than the fields of a form");
+        let Some(elicit) = person.and_then(|person| person.elicit.as_ref()).or(self.elicit.as_ref()) else {
+            return declined("nobody can be asked here");
+        };
+        let url = match text("mode") {
+            "" | "form" => None,
+            "url" => Some(text("url").to_owned()),
+            _ => return declined("it wants something else than fields or an address to open"),
+        };
+        if url.as_ref().is_some_and(|url| url.len() > MAX_URL_BYTES) {
+            return declined("its address is too long");
         }
         let schema = params.get("requestedSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+        if schema.to_string().len() > MAX_SCHEMA_BYTES {
+            return declined("its schema is too large");
+        }
         let message = text("message").chars().take(MAX_MESSAGE_CHARS).collect();
-        match elicit(Question { pack: pack.clone(), message, schema: schema.clone() }).await {
+        let has_fields = url.is_none();
+        match elicit(Question { pack: pack.clone(), message, schema: schema.clone(), url }).await {
             Elicited::Declined => said("decline"),
-            Elicited::Cancelled => said("cancel"),
+            Elicited::Cancelled | Elicited::Unanswered => said("cancel"),
+            Elicited::Accepted(_) if !has_fields => said("accept"),
             Elicited::Accepted(mut fields) => {
-                fill_in(&schema, &mut fields);
+                add_defaults(&schema, &mut fields);
                 let content = Value::Object(fields);
                 match check_arguments(&Raw::from(schema), &content) {
                     Ok(()) => json!({ "action": "accept", "content": content }),
@@ -112,18 +173,6 @@ impl People {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Adds the schema's defaults for fields without a value.
-fn fill_in(schema: &Value, fields: &mut Map<String, Value>) {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (key, property) in properties.into_iter().flatten() {
-        if let Some(default) = property.get("default")
-            && !fields.contains_key(key)
-        {
-            fields.insert(key.clone(), default.clone());
         }
     }
 }
@@ -153,9 +202,40 @@ mod tests {
             (saying(fields(json!({}))), &form, accept(json!({"n": 3}))),
             (saying(fields(json!({"n": 4, "s": "x"}))), &form, accept(json!({"n": 4, "s": "x"}))),
             (saying(fields(json!({"n": "four"}))), &form, json!({"action": "cancel"})),
-            (saying(fields(json!({}))), &url, json!({"action": "decline"})),
+            (saying(Elicited::Unanswered), &form, json!({"action": "cancel"})),
+            (saying(fields(json!({}))), &url, json!({"action": "accept"})),
+            (saying(fields(json!({}))), &json!({"mode": "dance", "message": "m"}), json!({"action": "decline"})),
+            (
+                saying(fields(json!({}))),
+                &json!({"message": "m", "requestedSchema": {"d": "x".repeat(70_000)}}),
+                json!({"action": "decline"}),
+            ),
         ] {
-            assert_eq!(people.ask(&pack, params).await, want, "{params}");
+            assert_eq!(people.ask(&pack, None, params).await, want, "{params}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_person_behind_the_call_is_asked_first() {
+        let pack = PackName::parse("p").unwrap();
+        let person = Person { elicit: saying(Elicited::Declined).elicit, ..Person::default() };
+        let (people, params) = (saying(Elicited::Cancelled), json!({"message": "?"}));
+        assert_eq!(people.ask(&pack, Some(&person), &params).await["action"], "decline");
+        assert_eq!(people.ask(&pack, Some(&Person::default()), &params).await["action"], "cancel");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_questions_is_counted_once_however_many_are_open() {
+        let asking = Asking::default();
+        let second = Duration::from_secs(1);
+        let one = asking.begin();
+        tokio::time::sleep(second).await;
+        let two = asking.clone().begin();
+        drop(one);
+        tokio::time::sleep(second).await;
+        assert_eq!((asking.is_open(), asking.total()), (true, 2 * second));
+        drop(two);
+        tokio::time::sleep(second).await;
+        assert_eq!((asking.is_open(), asking.total()), (false, 2 * second));
     }
 }

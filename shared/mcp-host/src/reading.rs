@@ -9,6 +9,7 @@ use vance_shared::tool::ToolResult;
 
 use crate::call::Deadline;
 use crate::conn::Ask;
+use crate::flights::Flight;
 use crate::handle::{CallRequest, McpHandle};
 use crate::shared::Mcp;
 
@@ -122,6 +123,7 @@ impl Reading {
         handle: &McpHandle,
         mcp: &Mcp,
         request: &CallRequest,
+        asks: &Flight,
         arguments: &Raw,
         traceparent: &str,
     ) -> Outcome {
@@ -132,6 +134,7 @@ impl Reading {
             handle,
             mcp,
             request,
+            asks,
             traceparent,
             deadline: Deadline::new(Instant::now(), request.timeout, request.cap),
         };
@@ -153,6 +156,7 @@ struct Asker<'a> {
     handle: &'a McpHandle,
     mcp: &'a Mcp,
     request: &'a CallRequest,
+    asks: &'a Flight,
     traceparent: &'a str,
     /// For all requests together.
     deadline: Deadline,
@@ -166,7 +170,7 @@ impl Asker<'_> {
             call: Some((self.traceparent.to_owned(), self.request.call_id.to_string())),
             input: None,
         };
-        self.handle.ask(self.mcp, self.request, &mut self.deadline, ask).await.map(|raw| raw.value())
+        self.handle.ask(self.mcp, self.request, self.asks, &mut self.deadline, ask).await.map(|raw| raw.value())
     }
 
     /// All pages of a list.

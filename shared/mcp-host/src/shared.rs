@@ -8,8 +8,9 @@ use vance_shared::launch::{Auth, LaunchPlan, Transport, TrustedLaunch};
 use crate::auth::Store;
 use crate::budget::Budget;
 use crate::conn::Conn;
+use crate::flights::Flights;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
-use crate::people::{Asking, People};
+use crate::people::People;
 use crate::reading::Readings;
 use crate::rest::RestPack;
 use crate::tools::Table;
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     env: HostEnv,
     events: EventSink,
     people: People,
-    asking: Arc<Asking>,
+    flights: Arc<Flights>,
     state: ArcSwap<HostState>,
     live: ArcSwapOption<Live>,
     /// A lock for form's sake: only the one actor's life at a time touches it.
@@ -78,7 +79,7 @@ impl Shared {
             env,
             events,
             people,
-            asking: Arc::default(),
+            flights: Arc::default(),
             state,
             live: ArcSwapOption::empty(),
             memory: Mutex::default(),
@@ -97,9 +98,9 @@ impl Shared {
         &self.env
     }
 
-    /// Its questions that wait for a person.
-    pub(crate) fn asking(&self) -> &Arc<Asking> {
-        &self.asking
+    /// Its calls that are under way.
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
     }
 
     pub(crate) fn people(&self) -> &People {

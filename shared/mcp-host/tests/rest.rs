@@ -83,6 +83,7 @@ async fn call_with(host: &Host, tool: &str, arguments: Value, cancel: Cancellati
         trace: TraceContext::root(),
         cancel,
         progress: None,
+        person: vance_mcp_host::Person::default(),
     };
     host.handle.call(request).await
 }

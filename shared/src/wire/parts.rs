@@ -7,8 +7,11 @@ use super::{CallResult, Decoded, ResultPart, ToBrain, decode_to_brain, encode};
 use crate::ids::CallId;
 use crate::limits::{FRAME_BYTES, MESSAGE_BYTES, PART_BYTES};
 
-/// Assemblies that one client may have open at once; beyond it the oldest claim is refused.
+/// Assemblies that one client may have open at once: it sends one after the other, and may be cut in the middle of some.
 const MAX_OPEN: usize = 16;
+
+/// What all of them may have: the largest result, and what is left of others.
+const MAX_OPEN_BYTES: usize = 2 * MESSAGE_BYTES;
 
 /// What a `result` frame has besides its outcome, at most nearly always.
 const ENVELOPE_BYTES: usize = 512;
@@ -53,7 +56,7 @@ pub enum PartError {
     #[error("the result of call {0} is larger than {MESSAGE_BYTES} bytes")]
     TooLarge(CallId),
     /// Too many results at once.
-    #[error("more than {MAX_OPEN} results in parts at once")]
+    #[error("more than {MAX_OPEN} results in parts at once, or more than {MAX_OPEN_BYTES} bytes of them")]
     TooMany,
     /// The joined text is not a result of that call.
     #[error("the parts of call {0} do not make a result")]
@@ -82,6 +85,10 @@ impl Assembly {
         }
         if text.len() + part.data.len() > MESSAGE_BYTES {
             return Err(PartError::TooLarge(part.call_id));
+        }
+        let others: usize = self.open.values().map(|(_, text)| text.len()).sum();
+        if others + text.len() + part.data.len() > MAX_OPEN_BYTES {
+            return Err(PartError::TooMany);
         }
         text.push_str(&part.data);
         if !part.last {
@@ -132,6 +139,28 @@ mod tests {
             got = assembly.take(part).unwrap();
         }
         assert_eq!(got, Some(sent));
+    }
+
+    #[test]
+    fn what_is_never_finished_takes_no_more_than_its_room() {
+        let mut assembly = Assembly::default();
+        let part = |n: usize, seq: u32| ResultPart {
+            call_id: CallId::parse(&format!("c{n}")).unwrap(),
+            seq,
+            last: false,
+            data: "x".repeat(MESSAGE_BYTES / 2),
+            traceparent: None,
+        };
+        for n in 0..4 {
+            assembly.take(part(n, 0)).unwrap();
+        }
+        assert_eq!(assembly.take(part(4, 0)), Err(PartError::TooMany));
+        assert_eq!(assembly.take(part(0, 1)), Err(PartError::TooMany));
+        // What was refused has given its room back: three are open.
+        for n in 10..60 {
+            let small = ResultPart { data: "x".to_owned(), ..part(n, 0) };
+            assert_eq!(assembly.take(small).is_ok(), n < 23, "{n}");
+        }
     }
 
     #[test]

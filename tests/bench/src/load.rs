@@ -100,7 +100,8 @@ pub(crate) fn together(target: &Target, connections: usize, lasting: Duration) -
     let begun = Instant::now();
     let until = begun + lasting;
     let times = tasks.block_on(&runtime, async {
-        let running: Vec<_> = (0..connections).map(|_| tokio::task::spawn_local(one(target.clone(), until))).collect();
+        let running: Vec<_> =
+            (0..connections).map(|_| tokio::task::spawn_local(one(target.clone(), until, Duration::ZERO))).collect();
         let mut times = Vec::new();
         for task in running {
             times.extend(
@@ -112,7 +113,26 @@ pub(crate) fn together(target: &Target, connections: usize, lasting: Duration) -
     Ok(Run::of(times, begun.elapsed()))
 }
 
-async fn one(target: Target, until: Instant) -> anyhow::Result<Vec<Duration>> {
+/// Calls to each of these for that long, each over a connection of its own, with a pause after each.
+pub(crate) fn spread(targets: &[Target], lasting: Duration, pause: Duration) -> anyhow::Result<Run> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tasks = tokio::task::LocalSet::new();
+    let begun = Instant::now();
+    let until = begun + lasting;
+    let times = tasks.block_on(&runtime, async {
+        let spawn = |target: &Target| tokio::task::spawn_local(one(target.clone(), until, pause));
+        let running: Vec<_> = targets.iter().map(spawn).collect();
+        let mut times = Vec::new();
+        for task in running {
+            let within = lasting + ANSWER_WITHIN;
+            times.extend(tokio::time::timeout(within, task).await.context("an answer did not come")???);
+        }
+        anyhow::Ok(times)
+    })?;
+    Ok(Run::of(times, begun.elapsed()))
+}
+
+async fn one(target: Target, until: Instant, pause: Duration) -> anyhow::Result<Vec<Duration>> {
     let mut stream = tokio::net::TcpStream::connect(&target.addr).await?;
     stream.set_nodelay(true)?;
     let mut buffer = Vec::with_capacity(16 * 1024);
@@ -131,6 +151,9 @@ async fn one(target: Target, until: Instant) -> anyhow::Result<Vec<Duration>> {
         }
         times.push(sent.elapsed());
         check(&buffer, target.holds)?;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
     }
     Ok(times)
 }

@@ -4,6 +4,7 @@
 
 mod calls;
 mod client;
+mod crowd;
 mod echo;
 mod floor;
 mod load;
@@ -26,7 +27,7 @@ use table::Table;
 const RUN_WITHIN: Duration = Duration::from_secs(360);
 
 /// The parts of a run, in their order.
-const PARTS: [&str; 7] = ["start", "packs", "calls", "commits", "reconnect", "waiting", "idle"];
+const PARTS: [&str; 9] = ["start", "packs", "calls", "commits", "reconnect", "waiting", "flapping", "morning", "idle"];
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         ["floor-foot", brain] => small(floor::foot(brain)),
         ["floor-local"] => small(floor::local()),
         ["floor-sdk-local"] => small(sdk::local()),
+        ["crowd", addr, token, kind] => small(crowd::keep(addr, token, kind)),
         ["clients", addr, token] => small(client::keep(addr, token)),
         parts if parts.iter().all(|part| PARTS.contains(part)) => whole(parts),
         other => anyhow::bail!("{other:?}: expected parts of the bench: {}", PARTS.join(" ")),
@@ -73,6 +75,8 @@ fn whole(parts: &[&str]) -> anyhow::Result<()> {
             "commits" => work::commits(&mut table),
             "reconnect" => work::reconnect(&mut table, client_rate),
             "waiting" => work::waiting(&mut table),
+            "flapping" => crowd::flapping(&mut table),
+            "morning" => crowd::morning(&mut table),
             _ => client::idle(&mut table),
         };
         done.with_context(|| format!("in the part '{part}'"))?;

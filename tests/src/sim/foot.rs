@@ -7,11 +7,13 @@ use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 use vance_foot::engine::{self, ByteStream, Connection, FootConfig, Parts, Tool, ToolCall, ToolHost};
 use vance_foot_core::permissions::Rules;
+use vance_mcp_host::{Elicited, Person, Question};
 use vance_shared::call::Outcome;
 use vance_shared::gate::Nobody;
 use vance_shared::ids::ClientId;
 use vance_shared::json::Raw;
-use vance_shared::names::ToolName;
+use vance_shared::limits::FRAME_BYTES;
+use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
 use super::line::{End, Line};
@@ -24,13 +26,31 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Not an actor: the whole Foot is asked to stop.
 pub(super) const STOP: &str = "stop";
 
-/// Which steps ran, in order: only the tools write it.
+/// Which steps ran, in order: only the tools write it. Beside it the answers that they got to their questions.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger(Arc<Mutex<Vec<(String, usize)>>>);
+pub struct Ledger(Arc<Mutex<Vec<(String, usize)>>>, Arc<Mutex<Vec<Heard>>>);
+
+/// What a tool got for its question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// The step that asked.
+    pub step: String,
+    /// The number that was answered; none: declined, or not answered.
+    pub number: Option<u64>,
+}
 
 impl Ledger {
     fn note(&self, step: String, foot: usize) {
         lock(&self.0).push((step, foot));
+    }
+
+    fn hear(&self, heard: Heard) {
+        lock(&self.1).push(heard);
+    }
+
+    /// All answers.
+    pub fn heard(&self) -> Vec<Heard> {
+        lock(&self.1).clone()
     }
 
     /// How often a step ran.
@@ -51,6 +71,8 @@ impl Ledger {
 
 struct Tools {
     foot: usize,
+    /// One run of so many asks; 0: none.
+    asks: u32,
     ledger: Ledger,
     note: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -58,6 +80,7 @@ struct Tools {
 impl ToolHost for Tools {
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
         let (foot, ledger, note) = (self.foot, self.ledger.clone(), Arc::clone(&self.note));
+        let asks = self.asks > 0 && fastrand::u32(0..self.asks) == 0;
         Box::pin(async move {
             let step = call.arguments.value()["step"].as_str().unwrap_or("?").to_owned();
             note(format!("runs {step} ({})", call.call_id));
@@ -76,8 +99,40 @@ impl ToolHost for Tools {
                 }
                 (call.progress)(None, Some(format!("{} ms left", left.as_millis())));
             }
-            Outcome::Done(ToolResult::structured(serde_json::json!({ "step": step })))
+            if asks {
+                let number = tokio::select! {
+                    biased;
+                    () = call.cancel.cancelled() => {
+                        return Outcome::Cancelled { reason: "the tool was told to stop while it asked".to_owned() };
+                    }
+                    number = ask(&call.person, &step) => number,
+                };
+                note(format!("{step} heard {number:?}"));
+                ledger.hear(Heard { step: step.clone(), number });
+            }
+            // Some do not fit a frame and travel in parts.
+            let pad = if fastrand::u32(0..60) == 0 { FRAME_BYTES + fastrand::usize(..FRAME_BYTES) } else { 0 };
+            Outcome::Done(ToolResult {
+                structured: Some(Raw::from(serde_json::json!({ "step": step }))),
+                ..ToolResult::text("x".repeat(pad))
+            })
         })
+    }
+}
+
+/// A whole number that somebody says.
+async fn ask(person: &Person, step: &str) -> Option<u64> {
+    let elicit = person.elicit.as_ref()?;
+    let _asked = person.asked.begin();
+    let question = Question {
+        pack: PackName::parse("simulated").ok()?,
+        message: format!("a number for {step}"),
+        schema: serde_json::json!({"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}),
+        url: None,
+    };
+    match elicit(question).await {
+        Elicited::Accepted(fields) => fields.get("number").and_then(serde_json::Value::as_u64),
+        Elicited::Declined | Elicited::Cancelled | Elicited::Unanswered => None,
     }
 }
 
@@ -124,7 +179,7 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
         let story = shared.story.clone();
         Arc::new(move |text: String| story.note(format!("foot {index} (life {life}) {text}")))
     };
-    let tools = Arc::new(Tools { foot: index, ledger: shared.ledger.clone(), note });
+    let tools = Arc::new(Tools { foot: index, asks: shared.asks, ledger: shared.ledger.clone(), note });
     let lines = Arc::clone(&shared.lines);
     let parts = Parts {
         client_id: ClientId::parse(&format!("foot_{index}"))?,

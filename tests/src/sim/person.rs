@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use vance_brain::api::commands::{Verb, command};
 use vance_brain::api::queries::{TaskFilter, tasks};
 use vance_brain::api::submit::{Submission, submit};
 use vance_brain::hub::Brain;
+use vance_shared::ids::QuestionId;
+use vance_shared::json::Raw;
+use vance_shared::question::{Action, Answer};
 use vance_shared::trace::TraceContext;
 
 use super::direct::Direct;
@@ -33,10 +36,21 @@ pub struct Person {
     pub cancelled: BTreeSet<String>,
     /// Tasks that are to run again after they were cancelled.
     pub to_retry: BTreeSet<String>,
+    /// Answers to questions, by the question.
+    pub said: BTreeMap<String, Vec<Said>>,
     /// Calls without a task.
     pub direct: Vec<Direct>,
     /// The trouble is over: nothing new is begun.
     pub is_calm: bool,
+}
+
+/// One answer to a question.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// No two answers have the same number; none is a decline.
+    pub number: Option<u64>,
+    /// What the Brain said to it: an HTTP status; none: nothing yet.
+    pub status: Option<u16>,
 }
 
 /// Lives with one life of the Brain.
@@ -73,6 +87,12 @@ async fn look(brain: &Brain, shared: &Shared) -> Result<(), String> {
     for task in blocked["tasks"].as_array().into_iter().flatten() {
         if text(&task["blocked_reason"]).starts_with("Outcome unknown") {
             resolve(brain, shared, task).await?;
+        }
+        // People take their time, and sometimes two answer at once.
+        for _ in 0..2 {
+            if task["question"].is_object() && fastrand::u32(0..4) == 0 {
+                tokio::task::spawn_local(answer(brain.clone(), shared.clone(), task.clone()));
+            }
         }
     }
     Ok(())
@@ -127,6 +147,33 @@ async fn resolve(brain: &Brain, shared: &Shared, task: &Value) -> Result<(), Str
             }
             Err(format!("resolve: {} {}", error.status, error.fault.message))
         }
+    }
+}
+
+async fn answer(brain: Brain, shared: Shared, task: Value) {
+    let question = text(&task["question"]["id"]);
+    let Ok(id) = QuestionId::parse(&question) else { return };
+    let (number, at) = {
+        let person = &mut super::lock(&shared.person);
+        let numbers: usize = person.said.values().map(Vec::len).sum();
+        let number = (fastrand::u32(0..8) > 0).then_some(numbers as u64);
+        let said = person.said.entry(question.clone()).or_default();
+        // Noted before it is sent: without an answer it may have been taken.
+        said.push(Said { number, status: None });
+        (number, said.len() - 1)
+    };
+    let answer = match number {
+        Some(number) => Answer { action: Action::Accept, content: Some(Raw::from(json!({ "number": number }))) },
+        None => Answer::bare(Action::Decline),
+    };
+    let verb = Verb::Answer { question: Some(id), answer };
+    let status = match command(&brain, OWNER, &text(&task["task_id"]), verb).await {
+        Ok(_) => 200,
+        Err(error) => error.status,
+    };
+    shared.story.note(format!("person: {number:?} to {question}: {status}"));
+    if let Some(said) = super::lock(&shared.person).said.get_mut(&question) {
+        said[at].status = Some(status);
     }
 }
 

@@ -97,6 +97,10 @@ impl BrainSide {
                     wait: task.wait.clone(),
                     wake_on,
                     held: task.held(),
+                    max_parallel: task.head.spec.max_parallel,
+                    tree_max_parallel: task.head.spec.tree_max_parallel,
+                    autonomous: false,
+                    waits_since: task.updated_at,
                 }
             })
             .collect()
@@ -213,7 +217,7 @@ impl World {
                 let Some(wait) = wait else { return };
                 let wake_on = match &wait {
                     Wait::Client { tool, .. } => vec![tool.clone()],
-                    Wait::Suspended { .. } | Wait::Unknown { .. } => Vec::new(),
+                    Wait::Suspended { .. } | Wait::Answer { .. } | Wait::Unknown { .. } => Vec::new(),
                 };
                 if matches!(wait, Wait::Unknown { .. }) {
                     self.note(format!("{task_id}: {}", wait.reason()));
@@ -291,6 +295,11 @@ impl World {
                 if let Some(client_id) = client_id {
                     self.session(session::Input::Cancel { client_id, call_id, reason });
                 }
+            }
+            Effect::Reply { client_id: None, .. } => {}
+            Effect::Reply { client_id: Some(client_id), call_id, question_id, answer } => {
+                let reply = wire::ElicitReply::of(call_id, question_id, answer);
+                self.session(session::Input::Reply { client_id, reply });
             }
             Effect::Ack(call_id, client_id) => self.session(session::Input::Ack { client_id, call_id }),
             Effect::LookAgain(after) => {
@@ -470,6 +479,7 @@ fn frame(call: &OpenCall) -> Arc<wire::Call> {
         arguments: call.arguments.clone(),
         timeout_ms: call.timeout_ms,
         cap_ms: call.timeout_ms,
+        answer_ms: None,
         traceparent: call.trace,
     })
 }

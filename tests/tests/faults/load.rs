@@ -206,6 +206,67 @@ async fn five_thousand_tasks_and_two_thousand_blocked_ones() -> anyhow::Result<(
     many_tasks(500, 2_000).await
 }
 
+/// Ten tasks each of many sessions wait; their clients come all at once, while the Brain was killed meanwhile.
+async fn many_sessions(sessions: usize) -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let mut brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let hello = |n: usize| {
+        let mut hello = hello(&format!("foot_{n}"), &["mine"]);
+        hello["session_id"] = json!(format!("sess_{n}"));
+        hello
+    };
+    // Once, so that the tool is known.
+    drop(Socket::hello(brain.addr(), api.token(), &hello(0)).await?);
+    let tasks: Vec<Value> = (0..10).map(|n| json!({"id": format!("t{n}"), "steps": [{"call": "mine"}]})).collect();
+    let mut trees = Vec::with_capacity(sessions);
+    for n in 0..sessions {
+        let tree = json!({"session": format!("sess_{n}"), "tasks": tasks});
+        trees.push(api.submit(&tree.to_string()).await?);
+    }
+    for tree in &trees {
+        all_in(&api, &tree.body, "blocked", 10).await?;
+    }
+    brain.kill9_and_restart(&home).await?;
+    let begin = Instant::now();
+    let mut clients = Vec::with_capacity(sessions);
+    for n in 0..sessions {
+        let (socket, _) = Socket::hello(brain.addr(), api.token(), &hello(n)).await?;
+        clients.push(tokio::spawn(obey(socket)));
+    }
+    for tree in &trees {
+        all_in(&api, &tree.body, "completed", 10).await?;
+    }
+    println!("{} tasks of {sessions} sessions completed in {:?}", sessions * 10, begin.elapsed());
+    clients.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
+#[tokio::test]
+async fn blocked_tasks_of_many_sessions_go_on_when_their_clients_come() -> anyhow::Result<()> {
+    many_sessions(30).await
+}
+
+#[tokio::test]
+#[ignore = "nightly: minutes of work"]
+async fn ten_thousand_blocked_tasks_of_a_thousand_sessions_go_on_when_their_clients_come() -> anyhow::Result<()> {
+    many_sessions(1_000).await
+}
+
+#[tokio::test]
+async fn a_session_with_thousands_of_tasks_does_not_hold_up_anothers_only_one() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let many: Vec<Value> = (0..2_000).map(|n| json!({"id": format!("t{n}"), "steps": [{"call": "now"}]})).collect();
+    let many = api.submit(&json!({"session": "sess_many", "tasks": many}).to_string()).await?;
+    let one = api.submit("session: sess_one\ntasks: [{id: a, steps: [{call: now}]}]").await?;
+    one.until("a", "completed").await?;
+    let done = states(&api, &many.body, "completed").await?;
+    assert!(done < 2_000, "its turn came before all of the others: {done}");
+    all_in(&api, &many.body, "completed", 2_000).await
+}
+
 #[tokio::test]
 async fn a_client_that_never_reads_and_one_that_floods_cost_the_others_nothing() -> anyhow::Result<()> {
     let home = Home::new()?;

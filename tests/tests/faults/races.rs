@@ -281,3 +281,45 @@ async fn a_hello_of_an_earlier_life_is_refused_and_one_without_a_life_is_as_ever
     assert!(again.next("nothing").await.is_err(), "the older connection is closed");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_task_whose_client_went_to_another_session_goes_on_there() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let (mut a, _) = Socket::hello(brain.addr(), api.token(), &hello("foot_a")).await?;
+    let tree = api
+        .submit("tasks:\n- {id: lost, steps: [{call: git_status, as: s}]}\n- {id: runs, steps: [{call: shell_execute, as: s}]}\n- {id: stopped, steps: [{call: shell_execute, as: s}]}\n")
+        .await?;
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(a.next("call").await?);
+    }
+    let id = |tool: &str, n: usize| {
+        let of_tool: Vec<&Value> = calls.iter().filter(|call| call["tool"] == tool).collect();
+        of_tool[n]["call_id"].clone()
+    };
+    // One never arrived, two run; then the client comes back to another session, and stays there.
+    let running = [id("shell_execute", 0), id("shell_execute", 1)];
+    drop(a);
+    for task in ["lost", "runs", "stopped"] {
+        tree.until(task, "blocked").await?;
+    }
+    let mut moved = hello("foot_a");
+    (moved["session_id"], moved["inflight"]) = (json!("sess_elsewhere"), json!({"running": running}));
+    let (mut a, _) = Socket::hello(brain.addr(), api.token(), &moved).await?;
+    let again = a.next("call").await?;
+    assert_eq!((&again["call_id"], &again["attempt"]), (&id("git_status", 0), &json!(2)));
+    a.send(&result(&again, "arrived")).await?;
+    assert_eq!(tree.until("lost", "completed").await?["output"]["s"]["text"], "arrived");
+    for task in ["runs", "stopped"] {
+        tree.until(task, "running").await?;
+    }
+    let stopped = tree.task("stopped").await?["calls"][0]["call_id"].clone();
+    assert_eq!(tree.post("stopped", "cancel", &json!({})).await?.0, 200);
+    assert_eq!(a.next("cancel").await?["call_id"], stopped);
+    let runs = running.iter().find(|id| **id != stopped).cloned().unwrap_or_default();
+    a.send(&result(&json!({"call_id": runs, "attempt": 1}), "ran")).await?;
+    assert_eq!(tree.until("runs", "completed").await?["output"]["s"]["text"], "ran");
+    Ok(())
+}

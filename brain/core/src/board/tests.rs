@@ -43,6 +43,10 @@ fn entry(n: usize) -> Entry {
         wait: None,
         wake_on: Vec::new(),
         held: None,
+        max_parallel: None,
+        tree_max_parallel: None,
+        autonomous: false,
+        waits_since: 0,
     }
 }
 
@@ -200,13 +204,13 @@ fn a_suspended_task_is_not_asked_over_and_over_while_the_board_is_behind() {
 fn server_tools_that_changed_while_the_task_decided_wake_it() {
     let mut board = Board::new(1);
     board.add(vec![entry(0)]);
-    board.server_tools_changed();
+    board.server_tools_changed(&|_| true);
     assert_eq!(shown(&board.parked(&tid(0), needs(1), &[tool(1)], 0)), ["0 start"]);
     assert_eq!(shown(&board.parked(&tid(0), needs(1), &[tool(1)], 0)), Vec::<String>::new());
-    assert_eq!(shown(&board.server_tools_changed()), ["0 start"]);
+    assert_eq!(shown(&board.server_tools_changed(&|_| true)), ["0 start"]);
     let unknown = Wait::Unknown { tool: tool(1), call_id: call(1) };
     board.parked(&tid(0), unknown, &[], 0);
-    assert_eq!(shown(&board.server_tools_changed()), Vec::<String>::new(), "only a person answers");
+    assert_eq!(shown(&board.server_tools_changed(&|_| true)), Vec::<String>::new(), "only a person answers");
     board.resumed(&tid(0));
     assert_eq!(board.counts(), (1, 0));
 }
@@ -283,4 +287,148 @@ fn calls_are_found_by_client_and_by_id() {
     assert_eq!(board.holder(&call(1), &foot(1)), None, "another client's word");
     board.call_closed(&call(1));
     assert_eq!((board.held_on(&foot(0)).len(), board.holder(&call(1), &foot(0))), (0, None));
+}
+
+#[test]
+fn a_task_that_rests_gives_its_slot_back_and_asks_for_one_again() {
+    let mut board = Board::new(1);
+    assert_eq!(shown(&board.add(vec![entry(0), entry(1), entry(2)])), ["0 start"]);
+    assert_eq!(shown(&board.rests(&tid(0))), ["1 start"]);
+    assert_eq!(shown(&board.rested(&tid(0))), Vec::<String>::new(), "behind those that wait already");
+    assert_eq!(shown(&board.ended(&tid(1), State::Completed)), ["2 start"]);
+    assert_eq!(shown(&board.ended(&tid(2), State::Completed)), ["0 start"]);
+    // That it rests was not heard, that it has rested was: it has its slot.
+    assert_eq!(shown(&board.rested(&tid(0))), ["0 start"]);
+    // Its actor fell in its pause and looks again at once.
+    board.rests(&tid(0));
+    board.resumed(&tid(0));
+    assert_eq!(board.counts(), (1, 0));
+    board.ended(&tid(0), State::Completed);
+    assert_eq!((shown(&board.rested(&tid(0))), board.counts()), (Vec::<String>::new(), (0, 0)));
+}
+
+#[test]
+fn who_waits_for_a_client_is_woken_wherever_it_comes_back() {
+    let elsewhere = SessionId::parse("sess_2").unwrap();
+    let mut board = Board::new(4);
+    board.add(vec![entry(0), entry(1)]);
+    board.presence(&session(), 1, online(&[(0, &[0])]));
+    // Its call is suspended, and the client comes back to another session.
+    board.presence(&session(), 2, online(&[]));
+    board.parked(&tid(0), suspended(0), &[], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 1, online(&[(0, &[])]))), ["0 start"]);
+    // It is still suspended: woken once for each view of that session, not for ever.
+    assert_eq!(shown(&board.parked(&tid(0), suspended(0), &[], 2)), Vec::<String>::new());
+    assert_eq!(shown(&board.presence(&elsewhere, 2, online(&[(0, &[1])]))), ["0 start"]);
+    // One that parks when the client is there already.
+    assert_eq!(shown(&board.parked(&tid(1), suspended(0), &[], 2)), ["1 start"]);
+    board.parked(&tid(1), suspended(0), &[], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 3, online(&[]))), Vec::<String>::new());
+    // A tool that is offered elsewhere is no use: that is another session's.
+    board.parked(&tid(1), needs(1), &[tool(1)], 2);
+    assert_eq!(shown(&board.presence(&elsewhere, 4, online(&[(0, &[1])]))), Vec::<String>::new());
+}
+
+#[test]
+fn sessions_take_turns_and_within_one_the_first_is_first() {
+    let mut board = Board::new(1);
+    let of = |n: usize, session: &str, tree: &str| Entry {
+        session_id: SessionId::parse(session).unwrap(),
+        tree_id: TreeId::parse(tree).unwrap(),
+        ..entry(n)
+    };
+    board.add((0..4).map(|n| of(n, "many", "tree_many")).collect());
+    board.add(vec![of(9, "one", "tree_one")]);
+    let mut order = Vec::new();
+    for n in [0, 1, 9, 2] {
+        order.extend(shown(&board.ended(&tid(n), State::Completed)));
+    }
+    assert_eq!(
+        order,
+        ["1 start", "9 start", "2 start", "3 start"],
+        "the only one of a session waits for one of the other's"
+    );
+}
+
+#[test]
+fn a_tree_and_a_parent_run_no_more_than_they_may_and_who_waits_takes_no_place() {
+    let limited = |n: usize| Entry { tree_max_parallel: Some(3), ..entry(n) };
+    let below = |n: usize, p: usize| Entry { tree_max_parallel: Some(3), ..child(n, p) };
+    let mut board = Board::new(16);
+    let around = Entry { max_parallel: Some(1), has_children: true, ..limited(0) };
+    let orders = board.add(vec![around, below(1, 0), below(2, 0), limited(3), limited(4), limited(5)]);
+    // The parent has a slot until its children may run.
+    assert_eq!(shown(&orders), ["0 start", "3 start", "4 start"]);
+    assert_eq!(shown(&board.children_may_run(&tid(0))), ["5 start"]);
+    assert_eq!(shown(&board.ended(&tid(3), State::Completed)), ["1 start"], "one below it, three of the tree");
+    assert_eq!(shown(&board.ended(&tid(4), State::Completed)), Vec::<String>::new(), "the other one below it waits");
+    // It waits for a client: its place is free.
+    assert_eq!(shown(&board.parked(&tid(1), needs(1), &[tool(1)], 0)), ["2 start"]);
+    assert_eq!(shown(&board.presence(&session(), 1, online(&[(0, &[1])]))), Vec::<String>::new());
+    assert_eq!(shown(&board.ended(&tid(2), State::Failed)), ["1 start"], "and is back when there is room");
+    board.ended(&tid(1), State::Completed);
+    board.ended(&tid(5), State::Completed);
+    board.ended(&tid(0), State::Completed);
+    assert_eq!((board.trees(), board.counts()), (0, (0, 0)));
+}
+
+#[test]
+fn within_two_limits_a_place_goes_to_one_that_may_take_it() {
+    let below = |n: usize, p: usize| Entry { tree_max_parallel: Some(2), ..child(n, p) };
+    let mut board = Board::new(16);
+    let around = Entry { max_parallel: Some(1), tree_max_parallel: Some(2), ..parent(0) };
+    board.add(vec![around, below(1, 0), below(2, 0), below(3, 0)]);
+    let other = |n: usize| Entry { tree_max_parallel: Some(2), ..entry(n) };
+    assert_eq!(shown(&board.children_may_run(&tid(0))), ["1 start"]);
+    board.add(vec![Entry { tree_id: TreeId::parse("tree_2").unwrap(), ..other(7) }]);
+    assert_eq!(shown(&board.ended(&tid(1), State::Cancelled)), ["2 start"]);
+    // Ended while it was held back: its place is passed on.
+    board.ended(&tid(3), State::Cancelled);
+    assert_eq!(shown(&board.ended(&tid(2), State::Completed)), ["0 children Cancelled { child: \"t1\" }"]);
+}
+
+#[test]
+fn the_queue_keeps_its_order_over_a_restart() {
+    let queued = |n: usize, since: i64| Entry {
+        state: State::Queued,
+        wait: Some(Wait::Client { tool: tool(n), queued: true }),
+        wake_on: vec![tool(n), tool(99)],
+        waits_since: since,
+        tree_id: TreeId::parse(&format!("tree_{n}")).unwrap(),
+        ..entry(n)
+    };
+    let mut board = Board::new(1);
+    for (n, since) in [(1, 30), (2, 10), (3, 20)] {
+        board.add(vec![queued(n, since)]);
+    }
+    board.add(vec![Entry { tree_id: TreeId::parse("tree_4").unwrap(), ..entry(4) }]);
+    board.parked(&tid(4), Wait::Client { tool: tool(4), queued: true }, &[tool(4)], 0);
+    board.add(vec![Entry { tree_id: TreeId::parse("tree_5").unwrap(), ..entry(5) }]);
+    board.parked(&tid(5), needs(5), &[tool(5)], 0);
+    let names = |board: &Board| board.queue(&session()).iter().map(|w| w.id.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&board), ["t2", "t3", "t1", "t4"], "the blocked one is not in it");
+    let orders = board.presence(&session(), 1, online(&[(0, &[99])]));
+    assert_eq!(shown(&orders), ["2 start"]);
+    assert_eq!(names(&board), ["t4"]);
+}
+
+#[test]
+fn an_autonomous_tree_rests_when_nothing_of_it_goes_on_by_itself() {
+    let mut board = Board::new(1);
+    let tree = TreeId::parse("tree_1").unwrap();
+    let of = |n: usize| Entry { autonomous: true, ..entry(n) };
+    board.add(vec![of(0), of(1)]);
+    assert!(board.take_at_rest().is_empty() && board.is_busy(&tree));
+    board.parked(&tid(0), needs(0), &[tool(0)], 0);
+    assert!(board.take_at_rest().is_empty(), "the other one runs");
+    board.ended(&tid(1), State::Completed);
+    assert_eq!(board.take_at_rest(), [tree.clone()]);
+    assert!(board.take_at_rest().is_empty() && !board.is_busy(&tree));
+    board.presence(&session(), 1, online(&[(0, &[0])]));
+    assert!(board.is_busy(&tree));
+    board.ended(&tid(0), State::Completed);
+    assert_eq!((board.take_at_rest(), board.trees()), (vec![tree], 0), "its end is a rest, too");
+    board.add(vec![Entry { tree_id: TreeId::parse("tree_2").unwrap(), ..entry(2) }]);
+    board.ended(&tid(2), State::Completed);
+    assert!(board.take_at_rest().is_empty(), "nobody asks how an interactive one stands");
 }

@@ -11,16 +11,46 @@ use vance_shared::names::ToolName;
 use super::{Board, Offer, Order, Stand};
 use crate::task::Wait;
 
+/// Who waits longer is before: those of before a restart by time, the others as they came.
+pub(super) type ParkOrder = (i64, u64);
+
+/// Since when one waits that began after the last start.
+const AS_THEY_CAME: i64 = i64::MAX;
+
+/// A task that waits for a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which.
+    pub task_id: TaskId,
+    /// The file's id.
+    pub id: String,
+    /// For which tool.
+    pub tool: ToolName,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct SessionIndex {
     /// The revision of the view that the board knows.
     revision: u64,
     online: HashMap<ClientId, Offer>,
     /// Waiting tasks by tool, in the order in which they came.
-    by_tool: HashMap<ToolName, BTreeMap<u64, TaskId>>,
-    by_client: HashMap<ClientId, BTreeSet<TaskId>>,
+    by_tool: HashMap<ToolName, BTreeMap<ParkOrder, TaskId>>,
     /// Waiting tasks that know more than the board: they decided on a view that the board has not been told yet.
     ahead: BTreeSet<TaskId>,
+}
+
+/// A client may be in another session than the tasks that wait for it: it went there with their calls.
+#[derive(Debug, Default)]
+pub(super) struct ClientIndex {
+    /// Sessions in which it is online.
+    online_in: BTreeSet<SessionId>,
+    waiting: BTreeSet<TaskId>,
+}
+
+impl ClientIndex {
+    pub(super) fn is_in(&self, session_id: &SessionId) -> bool {
+        self.online_in.contains(session_id)
+    }
 }
 
 impl SessionIndex {
@@ -28,7 +58,8 @@ impl SessionIndex {
         match wait {
             Wait::Client { .. } => self.online.values().any(|offer| wake_on.iter().any(|t| offer.contains(t))),
             Wait::Suspended { client_id, .. } => self.online.contains_key(client_id),
-            Wait::Unknown { .. } => false,
+            // It waits for a person, whoever is there.
+            Wait::Answer { .. } | Wait::Unknown { .. } => false,
         }
     }
 }
@@ -41,17 +72,21 @@ impl Board {
         match node.stand {
             // Ready: it is told to look again anyway.
             Stand::Done(_) | Stand::Ready => return out,
-            Stand::Waiting | Stand::Running | Stand::Around | Stand::Parked(_) => {}
+            Stand::Waiting | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {}
         }
-        let (woken_at, server_seen) = (node.woken_at, node.server_seen);
-        let session = self.sessions.entry(node.entry.session_id.clone()).or_default();
+        let (woken_at, server_seen) = (node.woken_at.clone(), node.server_seen);
+        let own = node.entry.session_id.clone();
+        let place = self.whereabouts(&wait, &own);
+        let session = self.sessions.entry(place.clone()).or_default();
         let there = session.has(&wait, wake_on);
-        let newer = there && session.revision > seen && woken_at != session.revision;
+        // Of another session's view the task has seen nothing.
+        let unseen = place != own || session.revision > seen;
+        let newer = there && unseen && woken_at != Some((place.clone(), session.revision));
         let behind = match wait {
             Wait::Client { .. } => seen > session.revision,
             // The board thinks that the client is there, the task knows better.
             Wait::Suspended { .. } => there,
-            Wait::Unknown { .. } => false,
+            Wait::Answer { .. } | Wait::Unknown { .. } => false,
         };
         if behind {
             session.ahead.insert(id.clone());
@@ -59,16 +94,29 @@ impl Board {
         let server_changed = matches!(wait, Wait::Client { .. }) && self.server_changes > server_seen;
         self.park(id, wait, wake_on, seen);
         if newer || server_changed {
-            self.wake(id);
+            self.wake(id, &place);
         }
         self.fill_slots(&mut out);
         out
     }
 
-    pub(super) fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
+    /// The session whose view decides: its own, unless the client that it waits for is in another.
+    fn whereabouts(&self, wait: &Wait, own: &SessionId) -> SessionId {
+        let Wait::Suspended { client_id, .. } = wait else { return own.clone() };
+        match self.clients.get(client_id) {
+            Some(client) if !client.is_in(own) => client.online_in.first().unwrap_or(own).clone(),
+            Some(_) | None => own.clone(),
+        }
+    }
+
+    fn park(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64) {
+        self.park_in(id, wait, wake_on, seen, AS_THEY_CAME);
+    }
+
+    pub(super) fn park_in(&mut self, id: &TaskId, wait: Wait, wake_on: &[ToolName], seen: u64, since: i64) {
         self.unindex(id);
         self.parks += 1;
-        let order = self.parks;
+        let order = (since, self.parks);
         let Some(node) = self.nodes.get_mut(id) else { return };
         (node.park_order, node.seen) = (order, seen);
         node.entry.wake_on = wake_on.to_vec();
@@ -79,10 +127,11 @@ impl Board {
                     session.by_tool.entry(tool.clone()).or_default().insert(order, id.clone());
                 }
             }
-            Wait::Suspended { client_id, .. } => {
-                session.by_client.entry(client_id.clone()).or_default().insert(id.clone());
+            // One that waits for an answer asks how its call stands when the client is back, too.
+            Wait::Suspended { client_id, .. } | Wait::Answer { client_id: Some(client_id), .. } => {
+                self.clients.entry(client_id.clone()).or_default().waiting.insert(id.clone());
             }
-            Wait::Unknown { .. } => {}
+            Wait::Answer { client_id: None, .. } | Wait::Unknown { .. } => {}
         }
         self.set(id, Stand::Parked(wait));
     }
@@ -102,22 +151,23 @@ impl Board {
                     }
                 }
             }
-            Wait::Suspended { client_id, .. } => {
-                if let Some(waiting) = session.by_client.get_mut(client_id) {
-                    waiting.remove(id);
-                    if waiting.is_empty() {
-                        session.by_client.remove(client_id);
+            Wait::Suspended { client_id, .. } | Wait::Answer { client_id: Some(client_id), .. } => {
+                if let Some(client) = self.clients.get_mut(client_id) {
+                    client.waiting.remove(id);
+                    if client.waiting.is_empty() && client.online_in.is_empty() {
+                        self.clients.remove(client_id);
                     }
                 }
             }
-            Wait::Unknown { .. } => {}
+            Wait::Answer { client_id: None, .. } | Wait::Unknown { .. } => {}
         }
     }
 
-    fn wake(&mut self, id: &TaskId) {
+    /// `by`: the session whose view wakes it.
+    fn wake(&mut self, id: &TaskId, by: &SessionId) {
         let Some(node) = self.nodes.get_mut(id).filter(|n| matches!(n.stand, Stand::Parked(_))) else { return };
-        if let Some(session) = self.sessions.get_mut(&node.entry.session_id) {
-            node.woken_at = session.revision;
+        if let Some(session) = self.sessions.get_mut(by) {
+            node.woken_at = Some((by.clone(), session.revision));
             session.ahead.remove(id);
         }
         self.unindex(id);
@@ -130,7 +180,7 @@ impl Board {
         if revision <= session.revision {
             return Vec::new();
         }
-        let mut woken: BTreeMap<u64, TaskId> = BTreeMap::new();
+        let mut woken: BTreeMap<ParkOrder, TaskId> = BTreeMap::new();
         for (client_id, offer) in &online {
             let before = session.online.get(client_id);
             let is_new = |tool: &ToolName| offer.contains(tool) && before.is_none_or(|b| !b.contains(tool));
@@ -138,9 +188,19 @@ impl Board {
                 woken.extend(waiting.iter().map(|(order, id)| (*order, id.clone())));
             }
             if before.is_none() {
-                for id in session.by_client.get(client_id).into_iter().flatten() {
-                    let order = self.nodes.get(id).map_or(0, |n| n.park_order);
+                let client = self.clients.entry(client_id.clone()).or_default();
+                client.online_in.insert(session_id.clone());
+                for id in &client.waiting {
+                    let order = self.nodes.get(id).map_or(ParkOrder::default(), |n| n.park_order);
                     woken.insert(order, id.clone());
+                }
+            }
+        }
+        for client_id in session.online.keys().filter(|client_id| !online.contains_key(*client_id)) {
+            if let Some(client) = self.clients.get_mut(client_id) {
+                client.online_in.remove(session_id);
+                if client.waiting.is_empty() && client.online_in.is_empty() {
+                    self.clients.remove(client_id);
                 }
             }
         }
@@ -159,29 +219,48 @@ impl Board {
             }
         }
         for id in woken.values() {
-            self.wake(id);
+            self.wake(id, session_id);
         }
         let mut out = Vec::new();
         self.fill_slots(&mut out);
         out
     }
 
-    /// The server's tools changed: whoever waits for a client looks again.
-    pub fn server_tools_changed(&mut self) -> Vec<Order> {
+    /// The server's tools changed: whoever waits for a client with a tool that this may concern looks again.
+    pub fn server_tools_changed(&mut self, concerns: &dyn Fn(&ToolName) -> bool) -> Vec<Order> {
         self.server_changes += 1;
-        let waiting: BTreeMap<u64, TaskId> =
-            self.sessions.values().flat_map(|s| s.by_tool.values()).flatten().map(|(o, id)| (*o, id.clone())).collect();
+        let all = self.sessions.values().flat_map(|s| s.by_tool.values()).flatten();
+        let may_go = |id: &TaskId| match self.nodes.get(id).map(|node| &node.stand) {
+            Some(Stand::Parked(Wait::Client { tool, .. })) => concerns(tool),
+            Some(_) | None => false,
+        };
+        let waiting: BTreeMap<ParkOrder, TaskId> =
+            all.filter(|(_, id)| may_go(id)).map(|(order, id)| (*order, id.clone())).collect();
         for id in waiting.values() {
-            self.wake(id);
+            let Some(own) = self.nodes.get(id).map(|n| n.entry.session_id.clone()) else { continue };
+            self.wake(id, &own);
         }
         let mut out = Vec::new();
         self.fill_slots(&mut out);
         out
+    }
+
+    /// The session's pending-client queue, first in first out.
+    pub fn queue(&self, session_id: &SessionId) -> Vec<Waiting> {
+        let Some(session) = self.sessions.get(session_id) else { return Vec::new() };
+        let queued = |id: &TaskId| {
+            let node = self.nodes.get(id)?;
+            let Stand::Parked(Wait::Client { tool, queued: true }) = &node.stand else { return None };
+            Some(Waiting { task_id: id.clone(), id: node.entry.id.clone(), tool: tool.clone() })
+        };
+        let all: BTreeMap<ParkOrder, &TaskId> =
+            session.by_tool.values().flatten().map(|(order, id)| (*order, id)).collect();
+        all.into_values().filter_map(queued).collect()
     }
 
     /// A task runs again after waiting (its call was picked up without a slot being asked for).
     pub fn resumed(&mut self, id: &TaskId) {
-        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_))) {
+        if self.nodes.get(id).is_some_and(|n| matches!(n.stand, Stand::Parked(_) | Stand::Resting)) {
             self.unindex(id);
             self.set(id, Stand::Running);
         }

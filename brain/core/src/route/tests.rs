@@ -265,6 +265,53 @@ fn native_known_and_loading_tools_are_absent_not_unknown() {
 }
 
 #[test]
+fn a_label_of_a_tool_that_has_not_said_yet_what_it_is_waits_instead_of_failing() {
+    let tools = ["@mcp:chrome".to_owned()];
+    let engine = engine(&[], &["@mcp:chrome"], false);
+    let wishes = [Wish { tools: Some(&tools), ..Wish::default() }, Wish { engine: Some(&engine), ..Wish::default() }];
+    let open = tool("chrome__open");
+    let empty = registry(vec![], &[]);
+    let mut loading = client("a", true, 1, &[]);
+    loading.loading = Arc::new(BTreeSet::from(["chrome".to_owned()]));
+    let offers = |labels: &[&str]| {
+        let mut there = client("a", true, 1, &[]);
+        there.tools = Arc::new(HashMap::from([(open.clone(), spec("chrome__open", labels))]));
+        view(vec![there])
+    };
+    for wish in &wishes {
+        assert_eq!(shown(&decide(&empty, &view(vec![loading.clone()]), wish, &open)), "block");
+        assert_eq!(shown(&decide(&empty, &offers(&["mcp:chrome"]), wish, &open)), "foot_a chrome__open");
+        let other = shown(&decide(&empty, &offers(&["mcp:firefox"]), wish, &open));
+        assert!(["tool_not_listed", "unknown_tool"].contains(&other.as_str()), "{other}");
+    }
+    // The same on the server: its pack still starts.
+    let mut starting = registry(vec![], &[]);
+    starting.packs.insert("chrome".to_owned(), ServerSide::Starting);
+    assert_eq!(shown(&decide(&starting, &view(vec![]), &wishes[0], &open)), "server chrome__open");
+}
+
+#[test]
+fn a_change_of_a_pack_concerns_who_may_use_it_and_nobody_else() {
+    let backed = |name: &str, pack: &str| RegistryEntry {
+        backing: Some(Backing::McpServer { pack: pack.to_owned(), tool: None }),
+        ..entry(name, BOTH_C)
+    };
+    let with =
+        |name: &str, next: &str| RegistryEntry { fallback_tool: Some(tool(next)), ..entry(name, Location::Client) };
+    let registry = registry(vec![backed("a", "one"), with("b", "a"), with("c", "two__x"), with("d", "d")], &[]);
+    for (name, one, two) in [
+        ("a", true, false),
+        ("b", true, false),
+        ("c", false, true),
+        ("d", false, false),
+        ("one__y", true, false),
+        ("read_local_file", false, false),
+    ] {
+        assert_eq!((registry.may_use(&tool(name), "one"), registry.may_use(&tool(name), "two")), (one, two), "{name}");
+    }
+}
+
+#[test]
 fn the_chosen_client_is_named_then_submitter_then_served_then_active() {
     let registry = registry(vec![entry("t", Location::Client)], &[]);
     let all = ["a", "b", "c", "d"];

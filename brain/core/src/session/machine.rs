@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId};
+use vance_shared::limits::ANSWER_WITHIN;
+use vance_shared::question::Question;
 use vance_shared::tool::Replay;
 use vance_shared::wire::{self, Cancel, ResultAck, ToFoot};
 
@@ -63,6 +65,20 @@ impl Session {
                 }
             }
             Input::Progress { client_id, epoch, progress } => self.progress(&client_id, epoch, progress, now, &mut out),
+            Input::Asked { client_id, epoch, question } => self.asked(client_id, epoch, question, now, &mut out),
+            Input::QuestionEnded { client_id, epoch, end } => {
+                if self.touch(&client_id, epoch, now) {
+                    self.goes_on(&end.call_id, &client_id, now);
+                    let call_id = end.call_id.clone();
+                    out.push(Effect::Deliver { client_id, call_id, news: News::QuestionEnded(end) });
+                }
+            }
+            Input::Reply { client_id, reply } => {
+                self.goes_on(&reply.call_id, &client_id, now);
+                if self.is_online(&client_id) {
+                    out.push(Effect::Send { client_id, frame: ToFoot::ElicitReply(reply) });
+                }
+            }
             Input::Result { client_id, epoch, call_id, outcome } => {
                 self.result(client_id, epoch, call_id, outcome, now, &mut out);
             }
@@ -144,7 +160,7 @@ impl Session {
         let (has, interrupted) = (client.journal.has.contains(call_id), client.journal.interrupted.contains(call_id));
         let Some(entry) = self.calls.get_mut(call_id) else { return };
         let mut due = None;
-        let news = if matches!(entry.phase, Phase::Sent | Phase::Accepted | Phase::Overdue) {
+        let news = if entry.phase.is_out() {
             News::Attached
         } else if has {
             entry.phase = Phase::Accepted;
@@ -169,7 +185,7 @@ impl Session {
 
     fn suspend_calls(&mut self, client_id: &ClientId, out: &mut Vec<Effect>) {
         for (call_id, entry) in self.calls.iter_mut().filter(|(_, e)| e.client_id == *client_id) {
-            if matches!(entry.phase, Phase::Sent | Phase::Accepted | Phase::Overdue) {
+            if entry.phase.is_out() {
                 entry.phase = Phase::Suspended;
                 out.push(Effect::Deliver {
                     client_id: client_id.clone(),
@@ -206,6 +222,44 @@ impl Session {
             entry.deadline_ms = (now + ms(entry.call.timeout_ms)).min(entry.cap_ms);
             out.push(Effect::Deliver { client_id: client_id.clone(), call_id, news: News::Progress(progress) });
         }
+    }
+
+    /// A person's time is not the tool's: while the question is open, its own limit counts.
+    fn asked(&mut self, client_id: ClientId, epoch: u64, question: Question, now: i64, out: &mut Vec<Effect>) {
+        if !self.touch(&client_id, epoch, now) {
+            return;
+        }
+        let call_id = question.call_id.clone();
+        match self.calls.get_mut(&call_id) {
+            Some(entry) if entry.client_id != client_id => {
+                let message = format!("call {call_id} is held by another client; its question was not taken");
+                out.push(Effect::Send { client_id, frame: error("not_yours", message, &call_id) });
+                return;
+            }
+            Some(entry) => match entry.phase {
+                Phase::Sent | Phase::Accepted | Phase::Asking => {
+                    entry.phase = Phase::Asking;
+                    entry.deadline_ms = now.saturating_add(answer_within(&entry.call));
+                    let due = entry.deadline_ms + DEADLINE_SLACK_MS;
+                    self.is_due(due);
+                }
+                // Its cancel is on the way.
+                Phase::Overdue | Phase::Cancelled(_) => return,
+                Phase::Suspended => {}
+            },
+            // Its task may hold it all the same, after a restart.
+            None => {}
+        }
+        out.push(Effect::Deliver { client_id, call_id, news: News::Asked(question) });
+    }
+
+    /// After a question the call has its whole time again.
+    fn goes_on(&mut self, call_id: &CallId, client_id: &ClientId, now: i64) {
+        let Some(entry) = self.held_by(call_id, client_id).filter(|entry| entry.phase == Phase::Asking) else { return };
+        entry.phase = Phase::Accepted;
+        (entry.deadline_ms, entry.cap_ms) = deadlines(&entry.call, now);
+        let due = entry.deadline_ms + DEADLINE_SLACK_MS;
+        self.is_due(due);
     }
 
     fn result(
@@ -321,12 +375,17 @@ impl Session {
         for (call_id, entry) in &mut self.calls {
             let overdue_at = entry.deadline_ms + DEADLINE_SLACK_MS;
             match entry.phase {
-                Phase::Sent | Phase::Accepted if overdue_at <= now => {
+                Phase::Sent | Phase::Accepted | Phase::Asking if overdue_at <= now => {
                     entry.phase = Phase::Overdue;
                     out.push(cancel_frame(entry.client_id.clone(), call_id.clone(), "its deadline is over".to_owned()));
                 }
                 Phase::Overdue if overdue_at + SILENCE_MS <= now => silent.push(call_id.clone()),
-                Phase::Sent | Phase::Accepted | Phase::Overdue | Phase::Suspended | Phase::Cancelled(_) => {}
+                Phase::Sent
+                | Phase::Accepted
+                | Phase::Asking
+                | Phase::Overdue
+                | Phase::Suspended
+                | Phase::Cancelled(_) => {}
             }
         }
         // Nobody waits for these; a client that never answers must not fill its room with them.
@@ -346,6 +405,21 @@ impl Session {
 
 fn ms(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX / 4)
+}
+
+impl Phase {
+    /// The client has it, and the line stands.
+    pub(super) fn is_out(&self) -> bool {
+        match self {
+            Self::Sent | Self::Accepted | Self::Asking | Self::Overdue => true,
+            Self::Suspended | Self::Cancelled(_) => false,
+        }
+    }
+}
+
+fn answer_within(call: &wire::Call) -> i64 {
+    let standard = u64::try_from(ANSWER_WITHIN.as_millis()).unwrap_or(u64::MAX);
+    ms(call.answer_ms.unwrap_or(standard))
 }
 
 fn deadlines(call: &wire::Call, now: i64) -> (i64, i64) {

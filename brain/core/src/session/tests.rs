@@ -1,7 +1,10 @@
 //! Stories of the line, and a property over feet that connect, die, are cut and cheat.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use vance_shared::ids::QuestionId;
 use vance_shared::json::Raw;
+use vance_shared::limits::ANSWER_WITHIN;
+use vance_shared::question::{Action, Answer, QuestionEnd};
 use vance_shared::tool::ToolResult;
 use vance_shared::trace::TraceContext;
 
@@ -25,6 +28,7 @@ fn call(n: usize) -> Arc<wire::Call> {
         arguments: Raw::empty_object(),
         timeout_ms: 1_000,
         cap_ms: 3_000,
+        answer_ms: None,
         traceparent: TraceContext::from_parts(1, 1, true),
     })
 }
@@ -204,6 +208,45 @@ fn progress_extends_the_deadline_up_to_its_cap() {
     assert_eq!(session.handle(Input::Tick, overdue), [sent_cancel("a", 1, "its deadline is over")]);
     assert_eq!(session.handle(Input::Tick, overdue), []);
     assert_eq!(session.first_due_ms(), Some(overdue + SILENCE_MS));
+}
+
+#[test]
+fn a_question_has_a_time_of_its_own_and_its_answer_goes_to_the_client() {
+    let question_id = || QuestionId::parse("q").unwrap();
+    let question = Question {
+        call_id: id(1),
+        question_id: question_id(),
+        message: "?".into(),
+        schema: Raw::empty_object(),
+        url: None,
+    };
+    let asked = |epoch| Input::Asked { client_id: foot("a"), epoch, question: question.clone() };
+    let within = i64::try_from(ANSWER_WITHIN.as_millis()).unwrap();
+    let reply = wire::ElicitReply::of(id(1), question_id(), Answer::bare(Action::Accept));
+    let replied = || Input::Reply { client_id: foot("a"), reply: reply.clone() };
+    let end = wire::ElicitEnd { call_id: id(1), question_id: question_id(), how: QuestionEnd::Withdrawn };
+    let over = || Input::QuestionEnded { client_id: foot("a"), epoch: 1, end: end.clone() };
+    let frame = Effect::Send { client_id: foot("a"), frame: ToFoot::ElicitReply(reply.clone()) };
+    for (input, effect) in [(replied(), frame), (over(), deliver("a", 1, News::QuestionEnded(end.clone())))] {
+        let mut session = sent(Replay::Unsafe);
+        assert_eq!(session.handle(asked(0), 500), [], "of an older connection");
+        assert_eq!(session.handle(asked(1), 500), [deliver("a", 1, News::Asked(question.clone()))]);
+        assert_eq!(session.first_due_ms(), Some(500 + within + DEADLINE_SLACK_MS));
+        assert_eq!(session.handle(Input::Tick, 1_000_000), []);
+        assert_eq!(session.handle(input, 2_000_000), [effect]);
+        assert_eq!(session.first_due_ms(), Some(2_001_000 + DEADLINE_SLACK_MS), "its whole time again");
+    }
+    let mut session = sent(Replay::Unsafe);
+    session.handle(asked(1), 500);
+    assert_eq!(session.handle(detach("a", 1), 600)[0], deliver("a", 1, News::Suspended));
+    assert_eq!(session.handle(replied(), 700), [], "nobody is there");
+    let overdue = 500 + within + DEADLINE_SLACK_MS;
+    let mut session = sent(Replay::Unsafe);
+    session.handle(asked(1), 500);
+    assert_eq!(session.handle(Input::Tick, overdue), [sent_cancel("a", 1, "its deadline is over")]);
+    session.handle(attach("b", 2, Inflight::default(), &[]), 600);
+    let forged = Input::Asked { client_id: foot("b"), epoch: 2, question: question.clone() };
+    assert!(matches!(&session.handle(forged, 700)[..], [Effect::Send { frame: ToFoot::Error(_), .. }]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::tool::Replay;
 
-use super::{CallRecord, Event, Head, Here, OpenCall, Place, State, Task, Verdict, shown_result};
+use super::{Answered, Asking, CallRecord, Event, Head, Here, OpenCall, Place, State, Task, Verdict, shown_result};
 
 impl Task {
     /// A task that was just submitted.
@@ -27,6 +27,9 @@ impl Task {
             last_result: None,
             call: None,
             undecided: None,
+            question: None,
+            asked: 0,
+            answered: None,
             here: Here::default(),
             calls: Vec::new(),
             runs: 0,
@@ -63,8 +66,11 @@ impl Task {
             Event::CallPlaced(call) => {
                 self.calls.push(record(call, at));
                 self.call = Some(call.clone());
+                (self.question, self.asked) = (None, 0);
             }
             Event::CallSentAgain { call_id, attempt } => {
+                // What asked is gone.
+                self.question = None;
                 if let Some(call) = self.call.as_mut().filter(|c| c.call_id == *call_id) {
                     call.attempt = *attempt;
                 }
@@ -91,6 +97,26 @@ impl Task {
                 self.wait = Some(wait.clone());
                 self.not_run = 0;
             }
+            Event::QuestionAsked { question } => {
+                self.asked += 1;
+                self.question = Some(Asking { question: question.clone(), asked_at: at });
+            }
+            Event::QuestionAnswered { question_id, answer, by } => {
+                let asking = self.question.take_if(|asking| asking.question.question_id == *question_id);
+                self.answered = asking.map(|asking| Answered {
+                    question: asking.question,
+                    answer: answer.clone(),
+                    by: by.clone(),
+                    at,
+                    arrived: false,
+                });
+            }
+            Event::QuestionEnded { question_id, .. } => {
+                self.question.take_if(|asking| asking.question.question_id == *question_id);
+                if let Some(answered) = self.answered.as_mut().filter(|a| a.question.question_id == *question_id) {
+                    answered.arrived = true;
+                }
+            }
             Event::StepFailed { attempt, .. } => self.failed_attempts = *attempt,
             Event::Resolved { call_id, verdict } => self.resolved(call_id, verdict, at),
             Event::Completed {} => self.end(State::Completed, at),
@@ -110,6 +136,7 @@ impl Task {
             Event::Retried {} => {
                 self.enter(State::Pending, at);
                 (self.error, self.reason, self.wait, self.call) = (None, None, None, None);
+                self.question = None;
                 (self.failed_attempts, self.safe_reruns, self.ran_ms) = (0, 0, 0);
             }
         }
@@ -133,6 +160,7 @@ impl Task {
 
     /// A terminal task has no open call; one that was open ends as cancelled in the history.
     fn cancel_open(&mut self, at: i64) {
+        self.question = None;
         if let Some(call) = self.call.take()
             && let Some(record) = self.record(&call.call_id)
             && record.outcome.is_none()
@@ -143,6 +171,7 @@ impl Task {
     }
 
     fn ended(&mut self, call_id: &CallId, outcome: &Outcome, at: i64) {
+        self.question.take_if(|asking| asking.question.call_id == *call_id);
         if let Some(record) = self.record(call_id) {
             record.outcome = Some(outcome.word().to_owned());
             record.ended_at = Some(at);
@@ -187,6 +216,7 @@ impl Task {
     }
 
     fn close(&mut self, call_id: &CallId) {
+        self.question.take_if(|asking| asking.question.call_id == *call_id);
         self.call.take_if(|c| c.call_id == *call_id);
     }
 

@@ -9,7 +9,7 @@ use vance_shared::tool::Replay;
 
 use super::{
     BUSY_WAIT, ChildrenEnd, Effect, Event, Here, Input, MAX_SAFE_RERUNS, MAX_UNAVAILABLE, OpenCall, Place, Routed,
-    State, Step, Task, Verdict, Wait,
+    State, Step, Task, Verdict, Wait, busy_wait,
 };
 use crate::spec::OnUnknown;
 
@@ -28,23 +28,23 @@ impl Task {
     }
 }
 
-struct Turn<'a> {
-    task: &'a mut Task,
+pub(super) struct Turn<'a> {
+    pub(super) task: &'a mut Task,
     step: Step,
     now: i64,
 }
 
 impl Turn<'_> {
-    fn event(&mut self, event: Event) {
+    pub(super) fn event(&mut self, event: Event) {
         self.task.fold(&event, self.now);
         self.step.events.push(event);
     }
 
-    fn effect(&mut self, effect: Effect) {
+    pub(super) fn effect(&mut self, effect: Effect) {
         self.step.effects.push(effect);
     }
 
-    fn refuse(&mut self, code: &str, message: String) {
+    pub(super) fn refuse(&mut self, code: &str, message: String) {
         self.step.refused = Some(Fault::new(code, message));
     }
 
@@ -57,6 +57,9 @@ impl Turn<'_> {
             Input::CallAttached(call_id) => self.attached(&call_id),
             Input::CallNeverArrived(call_id) => self.never_arrived(&call_id),
             Input::CallNotSent { call_id, busy } => self.not_sent(&call_id, busy),
+            Input::Asked(question) => self.asked(question),
+            Input::QuestionEnded { call_id, question_id, how } => self.question_ended(&call_id, question_id, how),
+            Input::Answer { question_id, answer, by } => self.answer(question_id, answer, by),
             Input::ChildrenEnded(end) => self.children_ended(end),
             Input::DependencyFailed { reason } => {
                 if self.task.state == State::Pending {
@@ -122,6 +125,10 @@ impl Turn<'_> {
                 Some(call) => self.effect(Effect::Reattach(call)),
                 None => self.effect(Effect::Route),
             },
+            Some(Wait::Answer { .. }) => match self.task.call.clone() {
+                Some(call) => self.pick_up(call),
+                None => self.effect(Effect::Route),
+            },
             Some(Wait::Unknown { .. }) => self.effect(Effect::Park),
         }
     }
@@ -143,19 +150,20 @@ impl Turn<'_> {
         match call.place {
             Place::Client { .. } => self.effect(Effect::Reattach(call)),
             // Told to look twice; the verdict is on its way.
-            Place::Server if self.task.here.0.as_ref() == Some(&call.call_id) => {}
+            Place::Server if self.task.here.0.as_ref() == Some(&call.call_id) => self.park_if_waiting(),
             Place::Server => {
+                self.resume();
                 let reason = "the process that ran it on the server is gone".to_owned();
                 self.verdict(&call, Outcome::Unknown { reason });
             }
         }
     }
 
-    fn open(&self, call_id: &CallId) -> Option<OpenCall> {
+    pub(super) fn open(&self, call_id: &CallId) -> Option<OpenCall> {
         self.task.call.as_ref().filter(|c| c.call_id == *call_id).cloned()
     }
 
-    fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         if matches!(self.task.state, State::Blocked | State::Queued) {
             self.event(Event::Resumed {});
         }
@@ -236,7 +244,7 @@ impl Turn<'_> {
             }
             Outcome::Failed { ref error, result: None } if self.may_come_again(error, &call.place) => {
                 self.event(Event::CallWithdrawn { call_id: call.call_id.clone() });
-                self.effect(Effect::LookAgain(BUSY_WAIT));
+                self.effect(Effect::LookAgain(busy_wait(self.task.not_run)));
             }
             Outcome::Failed { ref error, .. } => {
                 let error = error.clone();
@@ -260,7 +268,7 @@ impl Turn<'_> {
         waits
             && match outcome {
                 Outcome::Unknown { .. } => true,
-                Outcome::Failed { error, result: None } => self.may_come_again(error, place),
+                Outcome::Failed { error, result: None } => nothing_ran(error, place),
                 Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => false,
             }
     }
@@ -295,8 +303,7 @@ impl Turn<'_> {
     /// Nothing ran, and the tool is expected back: its side is full, its pack starts, or the client that took the call came back
     /// without the tool. Then the call is routed again, and waits if nobody offers the tool any more.
     fn may_come_again(&self, error: &Fault, place: &Place) -> bool {
-        let not_there = error.code == "unavailable" || (error.code == "unknown_tool" && place.client().is_some());
-        error.code == "busy" || (not_there && self.task.not_run < MAX_UNAVAILABLE)
+        error.code == "busy" || (nothing_ran(error, place) && self.task.not_run < MAX_UNAVAILABLE)
     }
 
     /// `may_have_run`: the call was stopped on its way, so that it may have had its effect. Then `retry` alone does not repeat what
@@ -320,7 +327,7 @@ impl Turn<'_> {
     }
 
     /// The open call, unless its outcome is unknown: then only a result or a person's word changes anything.
-    fn under_way(&mut self, call_id: &CallId) -> Option<OpenCall> {
+    pub(super) fn under_way(&mut self, call_id: &CallId) -> Option<OpenCall> {
         let call = self.open(call_id)?;
         if matches!(self.task.wait, Some(Wait::Unknown { .. })) {
             self.effect(Effect::Park);
@@ -330,13 +337,20 @@ impl Turn<'_> {
     }
 
     fn attached(&mut self, call_id: &CallId) {
-        if self.under_way(call_id).is_some() {
-            self.resume();
+        let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            return self.effect(Effect::Park);
         }
+        self.resume();
+        self.reply_again(&call);
     }
 
     fn suspended(&mut self, call_id: &CallId) {
         let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            // It can be answered all the same; the answer waits for the client then.
+            return self.effect(Effect::Park);
+        }
         let Some(client_id) = call.place.client().cloned() else { return };
         let wait = Wait::Suspended { tool: call.tool, client_id, call_id: call.call_id };
         if self.task.wait.as_ref() != Some(&wait) {
@@ -357,6 +371,10 @@ impl Turn<'_> {
 
     fn not_sent(&mut self, call_id: &CallId, busy: bool) {
         let Some(call) = self.under_way(call_id) else { return };
+        if self.is_asking() {
+            // Said before it arrived after all.
+            return self.effect(Effect::Park);
+        }
         if call.attempt > 1 {
             // An earlier delivery may have arrived: it stays bound to its client.
             if busy {
@@ -370,7 +388,7 @@ impl Turn<'_> {
         // Whoever looks again soon runs: a waiting task is let go.
         self.resume();
         self.event(Event::CallWithdrawn { call_id: call_id.clone() });
-        self.effect(if busy { Effect::LookAgain(BUSY_WAIT) } else { Effect::Route });
+        self.effect(if busy { Effect::LookAgain(busy_wait(self.task.not_run)) } else { Effect::Route });
     }
 
     fn children_ended(&mut self, end: ChildrenEnd) {
@@ -455,6 +473,15 @@ impl Turn<'_> {
         } else {
             self.go_on();
         }
+    }
+}
+
+/// At this delivery; of one before it that says nothing.
+fn nothing_ran(error: &Fault, place: &Place) -> bool {
+    match error.code.as_str() {
+        "busy" | "unavailable" => true,
+        "unknown_tool" => place.client().is_some(),
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use vance_shared::call::Fault;
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
+use vance_shared::question::{Answer, Question};
 use vance_shared::tool::ToolResult;
 
 use super::{Head, OpenCall, State, Wait};
@@ -28,6 +29,30 @@ pub struct CallRecord {
     pub started_at: i64,
     pub ended_at: Option<i64>,
     pub late: Option<String>,
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asking {
+    /// What is asked.
+    pub question: Question,
+    /// Since when.
+    pub asked_at: i64,
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// To what.
+    pub question: Question,
+    /// What was said.
+    pub answer: Answer,
+    /// By whom.
+    pub by: String,
+    /// When.
+    pub at: i64,
+    /// The call's server has it.
+    pub arrived: bool,
 }
 
 /// A task, folded from its events.
@@ -59,6 +84,12 @@ pub struct Task {
     pub call: Option<OpenCall>,
     /// An unsafe call of the current step that may have run, and on which nobody has decided.
     pub undecided: Option<CallId>,
+    /// The question of the open call that nobody has answered.
+    pub question: Option<Asking>,
+    /// Questions of the open call so far.
+    pub asked: u32,
+    /// The last answer to a question.
+    pub answered: Option<Answered>,
     /// The server's call that this very process runs.
     pub here: Here,
     /// All calls.
@@ -97,6 +128,16 @@ impl Task {
     pub fn held(&self) -> Option<(CallId, ClientId)> {
         let call = self.call.as_ref()?;
         call.place.client().map(|client| (call.call_id.clone(), client.clone()))
+    }
+
+    /// Its open call on the server.
+    pub fn held_by_server(&self) -> Option<&CallId> {
+        self.call.as_ref().filter(|call| call.place.client().is_none()).map(|call| &call.call_id)
+    }
+
+    /// The server's call is run by this very process, though another actor of the task gave it away.
+    pub fn runs_here(&mut self, call_id: CallId) {
+        self.here = Here(Some(call_id));
     }
 
     /// The `blocked_reason` of the API.

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use vance_shared::question::Action;
 use vance_shared::tool::ToolResult;
 
 use super::*;
 use crate::spec::{OnUnknown, Retry, StepSpec};
 
 mod any_order;
+mod questions;
 
 fn tool(name: &str) -> ToolName {
     ToolName::parse(name).unwrap()
@@ -30,19 +32,8 @@ fn step(tool_name: &str, name: Option<&str>) -> StepSpec {
 fn spec(steps: usize) -> TaskSpec {
     TaskSpec {
         id: "t".into(),
-        parent: None,
-        goal: String::new(),
-        tools: None,
-        execution_target: crate::spec::ExecutionTarget::Auto,
-        offline_strategy: None,
-        depends_on: Vec::new(),
-        client: None,
-        any_client: false,
-        on_unknown: OnUnknown::Ask,
-        run_if: crate::spec::RunIf::Success,
-        retry: Retry::default(),
-        timeout: None,
         steps: (0..steps).map(|i| step("read_local_file", Some(&format!("s{i}")))).collect(),
+        ..TaskSpec::default()
     }
 }
 
@@ -252,7 +243,7 @@ fn a_call_that_was_not_sent_is_routed_again() {
     story.place(2, on_foot("b"), Replay::Unsafe);
     assert_eq!(
         story.say(Input::CallNotSent { call_id: call_id(2), busy: true }).effects,
-        [Effect::LookAgain(BUSY_WAIT)]
+        [Effect::LookAgain(2 * BUSY_WAIT)]
     );
     assert_eq!(story.say(Input::Start).effects, [Effect::Route]);
     // Also one that was thought to be cut off: who looks again soon runs, a waiting task may be let go.
@@ -409,6 +400,18 @@ fn a_busy_side_costs_no_attempt() {
     assert_eq!(step.effects[1], Effect::LookAgain(BUSY_WAIT));
     assert_eq!((story.task.state, story.task.failed_attempts), (State::Running, 0));
     assert_eq!(story.task.calls.len(), 0, "nothing ran");
+    // However often: it is asked ever more slowly, up to a bound.
+    let mut pauses = Vec::new();
+    for n in 2..200 {
+        story.place(n, on_foot("a"), Replay::Unsafe);
+        let step = story.ended(n, "a", Outcome::failed("busy", "256 calls run"));
+        let Effect::LookAgain(pause) = step.effects[1] else { panic!("{step:?}") };
+        pauses.push(pause);
+    }
+    assert_eq!((pauses[0], pauses[198 - 1]), (2 * BUSY_WAIT, BUSY_WAIT_MAX));
+    assert!(pauses.is_sorted() && story.task.failed_attempts == 0);
+    let minute: Duration = (1..=MAX_UNAVAILABLE).map(busy_wait).sum();
+    assert!((50..75).contains(&minute.as_secs()), "{minute:?}");
 }
 
 #[test]
@@ -416,9 +419,9 @@ fn a_tool_whose_pack_starts_is_asked_for_again_for_a_while() {
     for (code, tries, want) in [
         ("busy", 1_000, State::Running),
         ("unavailable", 1_000, State::Failed),
-        ("unavailable", 120, State::Running),
+        ("unavailable", MAX_UNAVAILABLE, State::Running),
         ("unknown_tool", 1_000, State::Failed),
-        ("unknown_tool", 120, State::Running),
+        ("unknown_tool", MAX_UNAVAILABLE, State::Running),
     ] {
         let mut story = Story::running(spec(1), Replay::Unsafe);
         for n in 1..=tries {

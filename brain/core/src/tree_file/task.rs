@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use vance_shared::doc::{Fields, Node, Problems};
 use vance_shared::names::ToolName;
 
-use super::{Draft, MAX_STEPS, step};
+use super::{Draft, MAX_STEPS, MAX_TASKS, step};
 use crate::engine::{OFFLINE_WORDS, check_id, tool_list};
 use crate::spec::{ExecutionTarget, OnUnknown, Retry, RunIf, TaskSpec};
 
@@ -67,6 +67,8 @@ pub(super) fn read<'a>(
             .unwrap_or_default(),
         retry: retry(&mut fields),
         timeout: fields.take_timeout("timeout"),
+        max_parallel: max_parallel(&mut fields),
+        tree_max_parallel: None,
         steps: Vec::new(),
     };
     let mut draft =
@@ -85,9 +87,17 @@ pub(super) fn read<'a>(
             "a task has `steps`, `children`, or a `goal` for the engine's model; this one has none",
         );
     }
+    if fields.has("max_parallel") && children.is_none() {
+        fields.add("max_parallel", "`max_parallel` limits what is below a task, but this one has no `children`");
+    }
     fields.finish();
     draft.spec = id.map(|_| spec);
     Some((draft, children))
+}
+
+/// How many tasks may run at once, in a tree or below a task.
+pub(super) fn max_parallel(fields: &mut Fields<'_>) -> Option<u32> {
+    fields.take_u64("max_parallel", 1..=MAX_TASKS as u64).and_then(|n| u32::try_from(n).ok())
 }
 
 fn on_unknown(fields: &mut Fields<'_>) -> OnUnknown {

@@ -453,3 +453,19 @@ proptest! {
         prop_assert_eq!(parse_tree("f", &text).is_ok(), runs_to_the_end(&tree), "{}", text);
     }
 }
+
+#[test]
+fn max_parallel_limits_a_tree_or_what_is_below_a_task() {
+    let text =
+        "max_parallel: 4\ntasks:\n- id: a\n  max_parallel: 2\n  children:\n  - {id: b, goal: x}\n- {id: c, goal: x}\n";
+    let tree = parse_tree("f", text).unwrap();
+    let limits: Vec<_> = tree.tasks.iter().map(|t| (t.id.as_str(), t.max_parallel, t.tree_max_parallel)).collect();
+    assert_eq!(limits, [("a", Some(2), Some(4)), ("b", None, Some(4)), ("c", None, Some(4))]);
+    for (text, want) in [
+        ("max_parallel: 0\ntasks:\n- {id: a, goal: x}\n", "f:1: "),
+        ("- id: a\n  goal: x\n  max_parallel: 2\n", "f:3: `max_parallel` limits what is below a task"),
+    ] {
+        let problems = parse_tree("f", text).unwrap_err();
+        assert!(problems[0].to_string().starts_with(want), "{problems:?}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use vance_brain_core::board::{Entry, Offer};
+use vance_brain_core::board::{Entry, Offer, Waiting};
 use vance_brain_core::session::News;
 use vance_brain_core::task::{Input, State, Wait};
 use vance_shared::call::Outcome;
@@ -23,7 +23,7 @@ pub struct AddTree(pub Vec<Entry>);
 pub struct Command {
     /// Which task.
     pub task_id: TaskId,
-    /// `Cancel`, `Retry` or `Resolve`.
+    /// `Cancel`, `Retry`, `Resolve` or `Answer`.
     pub input: Input,
     /// For a retry: its tree's tasks, in case the tree is not live any more.
     pub tree: Vec<Entry>,
@@ -59,6 +59,10 @@ pub enum Report {
     },
     /// It runs.
     Running,
+    /// It looks again after a pause, and needs no slot until then.
+    Resting,
+    /// Its pause is over.
+    Rested,
     /// It is terminal.
     Ended {
         /// How.
@@ -87,6 +91,16 @@ pub struct ServerEnded {
     pub call_id: CallId,
     /// The verdict.
     pub outcome: Outcome,
+}
+
+/// Message: a server pack asks, or does not wait any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct OfQuestion {
+    /// Whose call.
+    pub task_id: TaskId,
+    /// `Asked` or `QuestionEnded`.
+    pub input: Input,
 }
 
 /// Message: news of a call on a client.
@@ -130,15 +144,20 @@ pub struct Presence {
 #[rtype(result = "()")]
 pub struct SessionRestarted(pub SessionId);
 
-/// Message: the server's tools changed.
+/// Message: the server's tools changed: those of this pack, or whatever.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ServerToolsChanged;
+pub struct ServerToolsChanged(pub Option<String>);
 
 /// Message: which calls do tasks hold open on a client?
 #[derive(Message)]
 #[rtype(result = "BTreeSet<CallId>")]
 pub struct HeldOn(pub ClientId);
+
+/// Message: who waits in a session's pending-client queue, first in first out?
+#[derive(Message)]
+#[rtype(result = "Vec<Waiting>")]
+pub struct Queue(pub SessionId);
 
 /// Message: running and waiting tasks, live trees.
 #[derive(Message)]

@@ -47,6 +47,7 @@ impl Spans {
                 Event::CallWithdrawn { call_id } => self.end_call(call_id, "not_run"),
                 Event::CallSentAgain { call_id, .. } => self.end_call(call_id, "never_arrived"),
                 Event::Waiting { wait: Wait::Suspended { call_id, .. } } => self.end_call(call_id, "suspended"),
+                Event::Waiting { wait: Wait::Answer { call_id, .. } } => self.end_call(call_id, "asks"),
                 Event::Failed { .. } | Event::Cancelled { .. } => {
                     if let Some((_, span)) = self.call.take() {
                         span.end("cancelled");
@@ -56,6 +57,9 @@ impl Spans {
                 | Event::CallPlaced(_)
                 | Event::LateResult { .. }
                 | Event::Waiting { wait: Wait::Client { .. } | Wait::Unknown { .. } }
+                | Event::QuestionAsked { .. }
+                | Event::QuestionAnswered { .. }
+                | Event::QuestionEnded { .. }
                 | Event::StepFailed { .. }
                 | Event::Resolved { .. }
                 | Event::Completed {}

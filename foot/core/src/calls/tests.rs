@@ -24,6 +24,7 @@ fn frame(n: usize, attempt: u32) -> Call {
         arguments: Raw::empty_object(),
         timeout_ms: 1000,
         cap_ms: 1000,
+        answer_ms: None,
         traceparent: TraceContext::from_parts(7, 7, true),
     }
 }

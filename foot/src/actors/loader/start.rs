@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use vance_mcp_host::files::NOT_AS_ALLOWED;
-use vance_mcp_host::{HostEvent, server_with_people};
+use vance_mcp_host::{HostEvent, People, server_with_people};
 use vance_shared::gate::audit::Event;
 use vance_shared::launch::{Origin, TrustedLaunch};
 use vance_shared::names::PackName;
@@ -15,7 +15,7 @@ use vance_shared::tool::ToolSpec;
 use vance_supervise::{ActorRef, AsyncContext as _, ChildSpec, Context, Refusal, SupervisorRef};
 
 use super::pack::{Pack, State};
-use super::{Asking, COLLECT, Loader, ToLoader};
+use super::{COLLECT, Loader, ToLoader};
 use crate::actors::hosts::Mcp;
 use crate::trust::Trust;
 
@@ -48,13 +48,10 @@ impl Loader {
             latest.send_replace(Some(event));
         });
         tokio::task::spawn_local(ear.pass_on(news));
-        let (asking, elicit) = (Asking::default(), self.shared.elicit.clone());
-        let asked = elicit.is_some().then(|| asking.clone());
-        let people = asking.people(elicit);
+        let people = People { elicit: self.shared.elicit.clone(), ..People::default() };
         let (handle, spec) = server_with_people(launch.clone(), self.shared.env.clone(), events, people);
         let calls = TaskTracker::new();
-        let host =
-            Arc::new(Mcp { handle, permit: Arc::clone(&self.shared.permit), asking: asked, calls: calls.clone() });
+        let host = Arc::new(Mcp { handle, permit: Arc::clone(&self.shared.permit), calls: calls.clone() });
         let state = State::Loading(None);
         self.packs.insert(
             pack.clone(),

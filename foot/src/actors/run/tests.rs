@@ -36,6 +36,7 @@ fn job(host: impl Fn(ToolCall) -> BoxFuture<'static, Outcome> + Send + Sync + 's
         cap: Duration::from_secs(60),
         trace: None,
         cancel: CancellationToken::new(),
+        person: Person::default(),
         keep: None,
     }
 }
@@ -49,6 +50,21 @@ fn obeys(call: ToolCall) -> BoxFuture<'static, Outcome> {
         call.cancel.cancelled().await;
         Outcome::Cancelled { reason: "stopped".to_owned() }
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_whose_person_is_asked_has_its_own_time_besides() {
+    let slow = |call: ToolCall| -> BoxFuture<'static, Outcome> {
+        Box::pin(async move {
+            let asked = call.person.asked.begin();
+            (call.progress)(None, None);
+            sleep_until(Instant::now() + Duration::from_secs(100_000)).await;
+            drop(asked);
+            sleep_until(Instant::now() + Duration::from_secs(8)).await;
+            done()
+        })
+    };
+    assert_eq!(run(job(slow), |_| {}).await, done());
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use super::Clerk;
 use super::form::{self, Field};
 use super::terminal::{Heard, MAX_LINE_BYTES};
 
-/// Until silence ends the question: a value has to be looked up and typed.
+/// Until silence ends the question while it is filled in: a value has to be looked up and typed.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Lines that may not fit, of one field: after that the question is not understood.
 const TRIES: usize = 3;
@@ -24,33 +24,36 @@ impl Clerk {
             Elicited::Declined
         };
         if !self.terminal.is_ours() {
-            return declined("this program runs in the background, so nobody was asked");
+            return Elicited::Unanswered;
         }
         let fields = match form::fields(&question.schema) {
             Ok(fields) => fields,
             Err(why) => return declined(&why),
         };
         let quiet = self.stage.question();
-        let elicited = self.converse(question, &fields, tell).unwrap_or_else(|why| {
-            self.terminal.say(&format!("{why}: nothing is answered"));
-            Elicited::Cancelled
+        let elicited = self.converse(question, &fields, tell).unwrap_or_else(|left| {
+            self.terminal.say(&format!("{}: nothing is answered", left.why));
+            left.said
         });
         drop(quiet);
         elicited
     }
 
-    /// The error says why it ended without an answer.
     fn converse(
         &mut self,
         question: &Question,
         fields: &[Field],
         tell: &oneshot::Sender<Elicited>,
-    ) -> Result<Elicited, String> {
-        let opening = form::opening(question.pack.as_str(), &question.message, fields);
-        match self.line(&opening, form::CHOICES, tell)?.as_deref().map(str::trim) {
+    ) -> Result<Elicited, Left> {
+        let mut opening = form::opening(question.pack.as_str(), &question.message, fields);
+        if let Some(url) = &question.url {
+            opening.push_str(&format!("  to be opened by you: {}\n", plain(url)));
+        }
+        let patience = self.terminal.patience();
+        match self.line(patience, &opening, form::CHOICES, tell)?.as_deref().map(str::trim) {
             Some("1") => {}
             Some("2") => return Ok(Elicited::Declined),
-            Some(_) | None => return Err("that is not one of 1, 2".to_owned()),
+            Some(_) | None => return Err("that is not one of 1, 2".to_owned().into()),
         }
         let mut values = Map::new();
         for field in fields {
@@ -61,10 +64,10 @@ impl Clerk {
         Ok(Elicited::Accepted(values))
     }
 
-    fn fill_in(&mut self, field: &Field, tell: &oneshot::Sender<Elicited>) -> Result<Option<Value>, String> {
+    fn fill_in(&mut self, field: &Field, tell: &oneshot::Sender<Elicited>) -> Result<Option<Value>, Left> {
         let (mut above, prompt) = (field.text(), field.prompt());
         for _ in 0..TRIES {
-            let value = match self.line(&above, &prompt, tell)? {
+            let value = match self.line(PATIENCE, &above, &prompt, tell)? {
                 Some(line) => field.value(&line),
                 None => Err(format!("at most {MAX_LINE_BYTES} bytes are taken")),
             };
@@ -73,19 +76,41 @@ impl Clerk {
                 Err(why) => above = format!("  {why}\n"),
             }
         }
-        Err(format!("{above}  that was {TRIES} times"))
+        Err(format!("{above}  that was {TRIES} times").into())
     }
 
     /// A whole line, or none if it was too long.
-    fn line(&mut self, text: &str, prompt: &str, tell: &oneshot::Sender<Elicited>) -> Result<Option<String>, String> {
-        match self.terminal.ask_within(PATIENCE, text, prompt, &mut || tell.is_closed()) {
-            Heard::Line(line) => Ok(Some(line).filter(|line| line.len() <= MAX_LINE_BYTES)),
-            Heard::TooLong => Ok(None),
-            Heard::Silence => Err(format!("\nno answer within {} s", PATIENCE.as_secs())),
-            Heard::End => Err("\nend of input".to_owned()),
-            Heard::Interrupted => Err("\ninterrupted".to_owned()),
-            Heard::TakenBack => Err("\nthe server does not wait any more".to_owned()),
-            Heard::Fault(why) => Err(format!("\nthe terminal cannot be read ({})", plain(&why))),
-        }
+    fn line(
+        &mut self,
+        patience: Duration,
+        text: &str,
+        prompt: &str,
+        tell: &oneshot::Sender<Elicited>,
+    ) -> Result<Option<String>, Left> {
+        let why = match self.terminal.ask_within(patience, text, prompt, &mut || tell.is_closed()) {
+            Heard::Line(line) => return Ok(Some(line).filter(|line| line.len() <= MAX_LINE_BYTES)),
+            Heard::TooLong => return Ok(None),
+            Heard::Silence => {
+                let why = format!("\nno answer within {} s", patience.as_secs());
+                return Err(Left { why, said: Elicited::Unanswered });
+            }
+            Heard::End => "\nend of input".to_owned(),
+            Heard::Interrupted => "\ninterrupted".to_owned(),
+            Heard::TakenBack => "\nthe server does not wait any more".to_owned(),
+            Heard::Fault(why) => format!("\nthe terminal cannot be read ({})", plain(&why)),
+        };
+        Err(why.into())
+    }
+}
+
+/// A question that was left without an answer.
+struct Left {
+    why: String,
+    said: Elicited,
+}
+
+impl From<String> for Left {
+    fn from(why: String) -> Self {
+        Self { why, said: Elicited::Cancelled }
     }
 }

@@ -17,13 +17,13 @@ const MAX_WORD_CHARS: usize = 80;
 const MAX_TEXT_CHARS: usize = 400;
 
 /// What stands before any field, so that a stray line fills in nothing.
-pub(super) const CHOICES: &str = "[1] answer  [2] decline \u{203a} ";
+pub(in crate::cli) const CHOICES: &str = "[1] answer  [2] decline \u{203a} ";
 
 /// One thing that the server wants to know.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Field {
+pub(in crate::cli) struct Field {
     /// Its name in the answer.
-    pub(super) key: String,
+    pub(in crate::cli) key: String,
     kind: Kind,
     required: bool,
     property: Value,
@@ -46,7 +46,7 @@ struct Choice {
 }
 
 /// The fields in their order, or why nobody can fill them in at a prompt. What cannot be filled in and need not be is left out.
-pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
+pub(in crate::cli) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
     if properties.len() > MAX_FIELDS {
@@ -66,7 +66,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
 }
 
 /// Who asks what, above the first choice.
-pub(super) fn opening(pack: &str, message: &str, fields: &[Field]) -> String {
+pub(in crate::cli) fn opening(pack: &str, message: &str, fields: &[Field]) -> String {
     let mut text = format!("The server of pack '{pack}' asks\n");
     for line in message.lines().take(MAX_LINES) {
         text.push_str(&format!("  {}\n", plain(line)));
@@ -85,7 +85,7 @@ pub(super) fn opening(pack: &str, message: &str, fields: &[Field]) -> String {
 
 impl Field {
     /// The lines above its prompt.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::cli) fn text(&self) -> String {
         let mut text = String::new();
         for about in ["title", "description"] {
             if let Some(words) = self.property.get(about).and_then(Value::as_str) {
@@ -103,7 +103,7 @@ impl Field {
     }
 
     /// The row to type in.
-    pub(super) fn prompt(&self) -> String {
+    pub(in crate::cli) fn prompt(&self) -> String {
         let mut notes = vec![self.kind.word().to_owned()];
         match self.default() {
             Some(default) => notes.push(format!("empty: {}", shown(default))),
@@ -114,7 +114,7 @@ impl Field {
     }
 
     /// What a line means; none leaves the field to its default. The error says what would fit.
-    pub(super) fn value(&self, line: &str) -> Result<Option<Value>, String> {
+    pub(in crate::cli) fn value(&self, line: &str) -> Result<Option<Value>, String> {
         let line = line.trim();
         if line.is_empty() {
             return match self.required && self.default().is_none() {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use chrono::DateTime;
 use reqwest::Url;
 use serde_json::Value;
+use vance_shared::show::plain;
 use vance_shared::wire::PROTOCOL;
 
 use super::Finding;
@@ -35,6 +36,7 @@ pub(super) async fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     };
     findings.extend(skew(&ready, SystemTime::now()));
     findings.extend(release(&ready));
+    findings.extend(files(&ready));
     if token.is_none() {
         findings.push(Finding::fix(
             "token",
@@ -132,6 +134,21 @@ fn skew(ready: &Ready, now: SystemTime) -> Option<Finding> {
 }
 
 /// Does it speak the wire's language? An old Brain does not say.
+/// What is wrong in the Brain's own files, and which of its packs do not run.
+fn files(ready: &Ready) -> Vec<Finding> {
+    let details = &ready.body["details"];
+    let problems = details["files"]["problems"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let bad = problems.map(|problem| {
+        let what = format!("a file of the Brain is not taken: {}", plain(problem));
+        Finding::fix("brain", what, "mend it (`vance-brain check` there); what it said before still counts")
+    });
+    let restart = (details["files"]["needs_restart"] == true)
+        .then(|| Finding::note("brain", "brain.yaml has changed; the Brain takes it over when it is started again"));
+    let failed = details["packs"].as_object().into_iter().flatten().filter(|(_, pack)| pack["state"] == "failed");
+    let failed = failed.map(|(_, pack)| Finding::note("brain", plain(pack["reason"].as_str().unwrap_or_default())));
+    bad.chain(restart).chain(failed).collect()
+}
+
 fn release(ready: &Ready) -> Option<Finding> {
     let details = &ready.body["details"];
     let protocols: Vec<u64> = details["protocol"].as_array()?.iter().filter_map(Value::as_u64).collect();
@@ -197,6 +214,22 @@ mod tests {
             assert_eq!(found.is_some(), want.is_some(), "{found:?}");
             assert!(found.unwrap_or_default().contains(want.unwrap_or_default()));
         }
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_brains_files_is_told() {
+        let details = json!({
+            "files": {"problems": ["/x/tools.yaml:2: `location` is 'moon'"], "needs_restart": true},
+            "packs": {"good": {"state": "up"}, "bad": {"state": "failed", "reason": "server pack 'bad' failed: it ended"}},
+        });
+        let found = files(&Ready { date: None, body: json!({"details": details}) });
+        let said: Vec<(Level, bool)> = found
+            .iter()
+            .zip(["tools.yaml:2", "started again", "'bad' failed"])
+            .map(|(finding, part)| (finding.level, finding.message.contains(part)))
+            .collect();
+        assert_eq!(said, [(Level::Fix, true), (Level::Note, true), (Level::Note, true)]);
+        assert!(files(&Ready { date: None, body: json!({}) }).is_empty(), "a Brain of an earlier release says nothing");
     }
 
     #[test]

@@ -5,9 +5,11 @@ use std::collections::{HashSet, VecDeque};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vance_shared::ids::{SessionId, TaskId};
+use vance_shared::show::plain;
 
 use super::complete::Words;
 use crate::api::{Brain, Event, Follow, Notice, TaskFilter};
+use crate::cli::stage::Stage;
 use crate::engine::Connection;
 
 /// Waiting tasks that are told apart: beyond it the count says "at least".
@@ -30,10 +32,11 @@ impl Waits {
         brain: impl Fn() -> Option<Brain> + 'static,
         connection: watch::Receiver<Connection>,
         words: Words,
+        stage: Stage,
     ) -> Self {
         let (tell, count) = watch::channel(None);
         let task = tokio::task::spawn_local(async move {
-            let mut counter = Counter { connection, words, tell, waiting: HashSet::new(), ids: VecDeque::new() };
+            let mut counter = Counter { connection, words, stage, tell, waiting: HashSet::new(), ids: VecDeque::new() };
             while let Some(session) = counter.attached().await {
                 if let Some(brain) = brain() {
                     counter.follow(&brain, &session).await;
@@ -62,6 +65,7 @@ impl Drop for Waits {
 struct Counter {
     connection: watch::Receiver<Connection>,
     words: Words,
+    stage: Stage,
     tell: watch::Sender<Count>,
     waiting: HashSet<TaskId>,
     ids: VecDeque<TaskId>,
@@ -128,6 +132,9 @@ impl Counter {
     fn heard(&mut self, event: &Event, session: &SessionId) {
         let (Some(id), Some(state)) = (&event.task_id, event.state) else { return };
         if event.session_id.as_ref() == Some(session) {
+            if let Some(hint) = hint(event) {
+                self.stage.remark(&hint);
+            }
             self.note(id.clone(), state.is_waiting());
             self.publish();
         }
@@ -151,7 +158,37 @@ impl Counter {
     }
 }
 
+/// What the person can do about a task that begins to wait for them.
+fn hint(event: &Event) -> Option<String> {
+    let about = event.reason.as_deref()?.strip_prefix("Waiting for an answer: ")?;
+    let id = event.task_id.as_ref().filter(|_| event.kind == "task_waiting")?;
+    Some(format!("a task waits for an answer: {}; answer it with /tasks answer {id}", plain(about)))
+}
+
 /// For the status line.
 pub(super) fn words(count: usize) -> String {
     if count < MAX_WAITING { format!("{count} waiting") } else { format!("at least {count} waiting") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_asks_is_named_with_the_way_to_answer() {
+        let event = |kind: &str, reason: &str| Event {
+            kind: kind.to_owned(),
+            task_id: TaskId::parse("task_1").ok(),
+            tree_id: None,
+            session_id: None,
+            state: None,
+            reason: Some(reason.to_owned()),
+            fraction: None,
+            message: None,
+        };
+        let asks = hint(&event("task_waiting", "Waiting for an answer: How many?"));
+        assert_eq!(asks.as_deref(), Some("a task waits for an answer: How many?; answer it with /tasks answer task_1"));
+        assert_eq!(hint(&event("question_ended", "Waiting for an answer: x")), None);
+        assert_eq!(hint(&event("task_waiting", "Waiting for Client for Tool: t")), None);
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use vance_shared::call::Fault;
 use vance_shared::ids::TaskId;
+use vance_shared::summary::summary;
 
 use crate::api::{Event, Task, TaskState};
 use crate::cli::failure::{EXIT_FAILED, EXIT_OK, EXIT_WAITS};
@@ -144,12 +145,9 @@ impl Tree {
         }
     }
 
-    /// `3 completed, 1 failed`: each state that occurs.
+    /// `3 completed, 1 waiting for client`: each state that occurs, and what is waited for.
     pub(super) fn summary(&self) -> String {
-        let count = |state| self.tasks.iter().filter(|t| t.state == state).count();
-        let parts = TaskState::ALL.into_iter().map(|state| (count(state), state.word())).filter(|(n, _)| *n > 0);
-        let parts: Vec<String> = parts.map(|(n, word)| format!("{n} {word}")).collect();
-        if parts.is_empty() { "no tasks".to_owned() } else { parts.join(", ") }
+        summary(self.tasks.iter().map(|task| (task.state.word(), task.reason())))
     }
 
     /// The exit code that this tree means.

@@ -47,6 +47,7 @@ pub(super) fn call(n: usize, tool: &str) -> Call {
         arguments: Raw::empty_object(),
         timeout_ms: 20_000,
         cap_ms: 20_000,
+        answer_ms: None,
         traceparent: TraceContext::root(),
     }
 }
@@ -165,6 +166,16 @@ impl Line {
                 Message::Text(text) => return text.as_str().to_owned(),
                 Message::Ping(_) | Message::Pong(_) => {}
                 other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The code with which the other end closes the line.
+    pub(super) async fn closed(&mut self) -> u16 {
+        loop {
+            let message = tokio::time::timeout(Duration::from_secs(10), self.socket.next()).await;
+            if let Message::Close(close) = message.expect("no close came").expect("the line was cut").unwrap() {
+                return close.unwrap().code.into();
             }
         }
     }

@@ -154,6 +154,7 @@ impl Host {
             trace: TraceContext::root(),
             cancel: CancellationToken::new(),
             progress: None,
+            person: vance_mcp_host::Person::default(),
         }
     }
 

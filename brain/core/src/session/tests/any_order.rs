@@ -32,6 +32,8 @@ struct Waiter {
     ended: u32,
     /// It must ask how the call stands.
     ask: bool,
+    /// Its server has asked a person.
+    asks: bool,
 }
 
 struct World {
@@ -60,6 +62,10 @@ enum Act {
     Full(usize),
     SessionRestarts,
     Tick(i64),
+    /// A running call's server asks; `true`: and hears something, or does not wait any more.
+    Question(usize, bool),
+    /// A person answers.
+    Reply(usize),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -80,6 +86,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => n().prop_map(Act::Full),
         1 => Just(Act::SessionRestarts),
         2 => (0..40_000_i64).prop_map(Act::Tick),
+        2 => (f(), any::<bool>()).prop_map(|(f, over)| Act::Question(f, over)),
+        1 => n().prop_map(Act::Reply),
     ]
 }
 
@@ -142,7 +150,7 @@ impl World {
             if let Some(entry) = in_ledger {
                 assert!(waiter.open || matches!(entry.phase, Phase::Cancelled(_)), "{call_id} is waited for by nobody");
                 let online = self.session.clients.get(&entry.client_id).is_some_and(|c| c.presence == Presence::Online);
-                let out = matches!(entry.phase, Phase::Sent | Phase::Accepted | Phase::Overdue);
+                let out = entry.phase.is_out();
                 assert!(online || !out, "{call_id} is out on a line that is cut");
             }
         }
@@ -177,7 +185,11 @@ impl World {
                 waiter.ask = false;
                 Vec::new()
             }
-            News::Progress(_) => Vec::new(),
+            News::Asked(_) => {
+                waiter.asks = true;
+                Vec::new()
+            }
+            News::Progress(_) | News::QuestionEnded(_) => Vec::new(),
         }
     }
 
@@ -283,7 +295,8 @@ impl World {
             Act::Finish(foot) => self.finish(foot),
             Act::Call(foot) => {
                 let n = self.calls.len();
-                self.calls.insert(id(n), Waiter { client: foot, attempt: 1, open: true, ended: 0, ask: false });
+                self.calls
+                    .insert(id(n), Waiter { client: foot, attempt: 1, open: true, ended: 0, ask: false, asks: false });
                 self.input(Input::Dispatch {
                     client_id: self.names[foot].clone(),
                     call: call(n),
@@ -320,6 +333,32 @@ impl World {
                 let sent = self.session.calls.get(&id(n)).is_some_and(|e| e.phase == Phase::Sent);
                 if sent && !on_its_way {
                     self.input(Input::OutboxFull(id(n)));
+                }
+            }
+            Act::Question(foot, over) => {
+                let runs = |(_, kept): &(&CallId, &Kept)| **kept == Kept::Running;
+                let Some((call_id, _)) = self.feet[foot].journal.iter().find(runs).filter(|_| self.feet[foot].online)
+                else {
+                    return;
+                };
+                let (call_id, client_id, epoch) = (call_id.clone(), self.names[foot].clone(), self.feet[foot].epoch);
+                if self.calls.get(&call_id).is_none_or(|w| !w.open) {
+                    return;
+                }
+                let question_id = QuestionId::parse("q").unwrap();
+                self.input(if over {
+                    let end = wire::ElicitEnd { call_id, question_id, how: QuestionEnd::Answered };
+                    Input::QuestionEnded { client_id, epoch, end }
+                } else {
+                    let (message, schema, url) = ("?".to_owned(), Raw::empty_object(), None);
+                    Input::Asked { client_id, epoch, question: Question { call_id, question_id, message, schema, url } }
+                });
+            }
+            Act::Reply(n) => {
+                if let Some(waiter) = self.calls.get(&id(n)).filter(|w| w.open && w.asks) {
+                    let (client_id, question_id) = (self.names[waiter.client].clone(), QuestionId::parse("q").unwrap());
+                    let reply = wire::ElicitReply::of(id(n), question_id, Answer::bare(Action::Accept));
+                    self.input(Input::Reply { client_id, reply });
                 }
             }
             Act::SessionRestarts => {

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::questions::{question, question_id};
 use super::*;
 
 #[derive(Debug, Clone)]
@@ -21,6 +22,12 @@ enum Act {
     Resolve(u8),
     TimedOut,
     DependencyFailed,
+    /// The open call's server asks, or one of any number does; `true`: again what it asked last.
+    Asks(bool, Option<u8>),
+    /// Somebody answers the last question or one before it, in one of two ways.
+    Answers(u8, bool),
+    /// A question is over for the server.
+    Over(u8),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -36,6 +43,9 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..3_u8).prop_map(Act::Resolve),
         1 => Just(Act::TimedOut),
         1 => Just(Act::DependencyFailed),
+        3 => (any::<bool>(), proptest::option::weighted(0.2, 0..6_u8)).prop_map(|(again, n)| Act::Asks(again, n)),
+        2 => (0..3_u8, any::<bool>()).prop_map(|(q, yes)| Act::Answers(q, yes)),
+        1 => (0..3_u8).prop_map(Act::Over),
     ]
 }
 
@@ -58,6 +68,10 @@ struct World {
     locked: Option<usize>,
     on_unknown: OnUnknown,
     picks: u32,
+    /// Questions so far.
+    asked: u8,
+    /// What was answered to each question.
+    answers: std::collections::BTreeMap<QuestionId, Answer>,
 }
 
 impl World {
@@ -87,6 +101,10 @@ impl World {
                     assert!(before.call.is_none(), "two open calls: {context}");
                     assert_ne!(self.locked, Some(call.step), "run again blindly: {context}");
                 }
+                Event::QuestionAnswered { question_id, answer, .. } => {
+                    let first = self.answers.insert(question_id.clone(), answer.clone());
+                    assert_eq!(first, None, "answered twice: {context}");
+                }
                 Event::CallSentAgain { .. } => assert_eq!(self.locked, None, "sent again blindly: {context}"),
                 _ => {}
             }
@@ -103,6 +121,11 @@ impl World {
             });
             assert_eq!(by.count(), 1, "{context}");
         }
+        for effect in &step.effects {
+            if let Effect::Reply { question_id, answer, .. } = effect {
+                assert_eq!(self.answers.get(question_id), Some(answer), "sent before it was stored: {context}");
+            }
+        }
         self.waiting.extend(step.effects);
         let task = &self.story.task;
         let reason = match &task.wait {
@@ -111,7 +134,9 @@ impl World {
                 Some(format!("Outcome unknown for Tool: read_local_file (call {call_id})"))
             }
             Some(Wait::Client { .. } | Wait::Suspended { .. }) => Some(WAITING.to_owned()),
+            Some(Wait::Answer { .. }) => Some("Waiting for an answer: how many?".to_owned()),
         };
+        assert_eq!(task.question.is_some(), matches!(task.wait, Some(Wait::Answer { .. })), "{context}");
         assert_eq!(task.blocked_reason(), reason);
         assert_eq!(task.wait.is_some(), matches!(task.state, State::Blocked | State::Queued), "{context}");
         assert!(!task.state.is_terminal() || task.call.is_none(), "{context}");
@@ -146,6 +171,7 @@ impl World {
             Effect::LookAgain(_) => self.input(Input::Start),
             Effect::Reattach(call) => self.input(Input::CallAttached(call.call_id)),
             Effect::Dispatch(_)
+            | Effect::Reply { .. }
             | Effect::CancelCall(..)
             | Effect::Ack(..)
             | Effect::Park
@@ -199,6 +225,29 @@ impl World {
                 _ => Verdict::Retry,
             })),
             Act::TimedOut => self.input(Input::TimedOut),
+            Act::Asks(again, n) => {
+                self.asked += u8::from(!again);
+                let id = n.map(|n| call_id(n.into())).or(open.map(|c| c.call_id)).unwrap_or_else(|| call_id(0));
+                self.input(Input::Asked(question(&id, self.asked)));
+            }
+            Act::Answers(q, yes) => {
+                let action = if yes { Action::Accept } else { Action::Decline };
+                let answer = Answer::bare(action);
+                self.input(Input::Answer {
+                    question_id: question_id(self.asked.saturating_sub(q)),
+                    answer,
+                    by: "me".into(),
+                });
+            }
+            Act::Over(q) => {
+                let id = open.map_or_else(|| call_id(0), |c| c.call_id);
+                let how = QuestionEnd::Answered;
+                self.input(Input::QuestionEnded {
+                    call_id: id,
+                    question_id: question_id(self.asked.saturating_sub(q)),
+                    how,
+                });
+            }
             Act::DependencyFailed => self.input(Input::DependencyFailed { reason: "dependency a failed".into() }),
         }
     }
@@ -218,7 +267,7 @@ proptest! {
         let retry = Retry { max_attempts: attempts, backoff: Duration::from_secs(1) };
         let story = Story::of(TaskSpec { on_unknown, retry, ..spec(steps) });
         let mut world =
-            World { story, waiting: Default::default(), placed: 0, locked: None, on_unknown, picks: 0 };
+            World { story, waiting: Default::default(), placed: 0, locked: None, on_unknown, picks: 0, asked: 0, answers: Default::default() };
         world.input(Input::Start);
         for act in acts {
             world.act(act);

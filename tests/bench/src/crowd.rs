@@ -1,0 +1,188 @@
+//! Many clients at once: a hundred of which ten come and go, and a thousand that come together to ten thousand tasks.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::load::{Target, spread};
+use super::own::Own;
+use super::programs::{Brain, Home};
+use super::system::memory_kib;
+use super::table::{Goal, Table};
+
+/// Clients that stay.
+const CALM: usize = 90;
+/// Clients that come and go.
+const FLAPPING: usize = 10;
+/// How long one of those stays.
+const STAYS: Duration = Duration::from_millis(150);
+/// How long each half of the measure takes.
+const LASTING: Duration = Duration::from_secs(6);
+/// Between two calls to one client: a hundred people, not a flood.
+const PAUSE: Duration = Duration::from_millis(25);
+/// A larger result among small ones.
+const LARGE_BYTES: usize = 8 * 1024;
+/// Trees for each of those that come and go, and tasks of each.
+const TREES: usize = 3;
+const TREE: usize = 50;
+/// Sessions that wait, and tasks of each.
+const SESSIONS: usize = 1_000;
+const TASKS: usize = 10;
+/// Clients that connect at the same time.
+const AT_ONCE: usize = 64;
+/// All ten thousand are done within this, or the run has failed.
+const DONE_WITHIN: Duration = Duration::from_secs(90);
+
+fn hello(kind: &str, n: usize) -> Value {
+    json!({
+        "type": "client_connected", "client_type": "cli", "protocol": [1],
+        "session_id": format!("{kind}_{n}"), "client_id": format!("foot_{kind}_{n}"),
+        "available_tools": [{"name": "bench_echo", "type": "native", "replay": "safe"}],
+    })
+}
+
+/// What a client says to a frame.
+fn answer(frame: &Value) -> Option<Value> {
+    match frame["type"].as_str() {
+        Some("call") => {
+            let large = frame["arguments"]["large"] == true;
+            let text = if large { "x".repeat(LARGE_BYTES) } else { "x".to_owned() };
+            let outcome = json!({"done": {"content": [{"type": "text", "text": text}]}});
+            let (call_id, attempt) = (&frame["call_id"], &frame["attempt"]);
+            Some(json!({"type": "result", "call_id": call_id, "attempt": attempt, "outcome": outcome}))
+        }
+        Some("ping") => Some(json!({"type": "pong", "nonce": frame["nonce"]})),
+        _ => None,
+    }
+}
+
+/// Answers until the connection ends.
+async fn serve(mut client: Client) -> anyhow::Result<()> {
+    loop {
+        if let Some(said) = answer(&client.next().await?) {
+            client.send(&said).await?;
+        }
+    }
+}
+
+/// The process of the calm clients, or of those that come and go with calls under way.
+pub(crate) async fn keep(addr: &str, token: &str, kind: &str) -> anyhow::Result<()> {
+    let count = if kind == "calm" { CALM } else { FLAPPING };
+    for n in 0..count {
+        let mut client = Client::hello(addr, token, &hello(kind, n)).await?;
+        let (addr, token, hello) = (addr.to_owned(), token.to_owned(), hello(kind, n));
+        let stays = kind == "calm";
+        tokio::task::spawn_local(async move {
+            loop {
+                if stays {
+                    return serve(client).await;
+                }
+                // Cut in the middle of whatever it does.
+                tokio::time::timeout(STAYS, serve(client)).await.ok();
+                client = Client::hello(&addr, &token, &hello).await?;
+            }
+        });
+    }
+    println!("ready");
+    std::future::pending().await
+}
+
+/// Calls to calm clients, while others come and go and while they do not.
+pub(crate) fn flapping(table: &mut Table) -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home)?;
+    let (addr, token) = (brain.addr.as_str(), brain.token.as_str());
+    let mut calm = Own::start(&["crowd", addr, token, "calm"])?;
+    calm.line("ready")?;
+    let call = |kind: &str, n: usize| {
+        let path = if n % 9 == 8 { "/api/v1/tools/now/call" } else { "/api/v1/tools/bench_echo/call" };
+        let arguments = if n % 9 == 8 { json!({}) } else { json!({"large": n % 3 == 0}) };
+        let body = json!({"session": format!("{kind}_{n}"), "arguments": arguments}).to_string();
+        Target::post(addr, path, token, "json", &body, "\"done\"")
+    };
+    let targets: Vec<Target> = (0..CALM).map(|n| call("calm", n)).collect();
+    spread(&targets, LASTING / 3, PAUSE)?;
+    let without = spread(&targets, LASTING, PAUSE)?;
+    let mut others = Own::start(&["crowd", addr, token, "flap"])?;
+    others.line("ready")?;
+    // Tasks for those who come and go, so that each comes back to something.
+    let mut tree = "tasks:\n".to_owned();
+    for id in 0..TREE {
+        writeln!(tree, "- id: t{id}\n  steps: [{{call: bench_echo}}, {{call: bench_echo, with: {{large: true}}}}]")?;
+    }
+    for n in (0..FLAPPING).cycle().take(TREES * FLAPPING) {
+        brain.post(&format!("/api/v1/tasks?session=flap_{n}"), &tree)?;
+    }
+    let with = spread(&targets, LASTING, PAUSE)?;
+    let what = "100 clients, 10 of them come and go: the others' calls, p99 (base: nobody does)";
+    table.ratio(what, "µs", without.micros(0.99), with.micros(0.99), Goal::Most(2.0));
+    table.ratio("the same, p50", "µs", without.micros(0.5), with.micros(0.5), Goal::None);
+    brain.until("their tasks are done", || {
+        let left: Value = serde_json::from_str(&brain.get("/api/v1/tasks?state=completed&limit=10000")?)?;
+        Ok(left["tasks"].as_array().map_or(0, Vec::len) == TREES * TREE * FLAPPING)
+    })
+}
+
+/// Ten thousand blocked tasks of a thousand sessions, when their clients come.
+pub(crate) fn morning(table: &mut Table) -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home)?;
+    let (addr, token) = (brain.addr.as_str(), brain.token.as_str());
+    super::small(async { Client::hello(addr, token, &hello("first", 0)).await.map(drop) })?;
+    let mut tasks = "tasks:\n".to_owned();
+    for id in 0..TASKS {
+        writeln!(tasks, "- id: t{id}\n  steps: [{{call: bench_echo}}]")?;
+    }
+    for n in 0..SESSIONS {
+        brain.post(&format!("/api/v1/tasks?session=wait_{n}"), &tasks)?;
+    }
+    let all = SESSIONS * TASKS;
+    brain.until("all of them wait", || {
+        let body: Value = serde_json::from_str(&brain.get("/api/v1/tasks?state=blocked&limit=10000")?)?;
+        Ok(body["tasks"].as_array().map_or(0, Vec::len) >= all)
+    })?;
+    let pid = brain.program.pid()?;
+    let memory = memory_kib(pid)? / 1_024.0;
+    table.value("10,000 blocked tasks of 1,000 sessions: the Brain's memory", "MiB", memory, Goal::Most(200.0));
+    let took = super::small(come(addr, token, all))?;
+    table.value("the same, until all are done after their clients came", "s", took.as_secs_f64(), Goal::Most(5.0));
+    let memory = memory_kib(pid)? / 1_024.0;
+    table.value("the same, memory after it", "MiB", memory, Goal::Most(200.0));
+    Ok(())
+}
+
+/// A thousand clients come; gives the time until the last result is stored.
+async fn come(addr: &str, token: &str, all: usize) -> anyhow::Result<Duration> {
+    let (begun, acked) = (Instant::now(), Rc::new(Cell::new(0)));
+    let connecting = futures_util::stream::iter(0..SESSIONS).map(|n| {
+        let hello = hello("wait", n);
+        async move { Client::hello(addr, token, &hello).await }
+    });
+    let mut connecting = connecting.buffer_unordered(AT_ONCE);
+    while let Some(client) = connecting.next().await {
+        let (mut client, acked) = (client?, Rc::clone(&acked));
+        tokio::task::spawn_local(async move {
+            loop {
+                let frame = client.next().await?;
+                if frame["type"] == "result_ack" {
+                    acked.set(acked.get() + 1);
+                }
+                if let Some(said) = answer(&frame) {
+                    client.send(&said).await?;
+                }
+            }
+            #[allow(unreachable_code)]
+            anyhow::Ok(())
+        });
+    }
+    while acked.get() < all {
+        anyhow::ensure!(begun.elapsed() < DONE_WITHIN, "{} of {all} are done", acked.get());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(begun.elapsed())
+}
