@@ -140,9 +140,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let tls = config.tls.as_ref().map(|files| Tls::load(files, &options.home.brain())).transpose()?.map(Arc::new);
     check_store(&options, &config)?;
     let (store, seat) = Store::open(&options.home.data())?;
-    let principals = Arc::new(Principals::local(&local_token(&options.home.token())?));
-    let tokens = TokenBook::new(&options.home.data());
-    tokens.show(&principals);
+    let local = local_token(&options.home.token())?;
+    let principals = Arc::new(Principals::local(&local).following(TokenBook::new(&options.home.data())));
     // Without a collector everything works all the same.
     match spans::start("vance-brain", config.otlp.as_deref()) {
         Ok(true) => tracing::info!("spans are sent to a collector"),
@@ -172,7 +171,7 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let shutdown = CancellationToken::new();
     let keep = tokio::spawn(metrics.clone().keep());
     let mut hangups = listen_for(SignalKind::hangup())?;
-    let following = vance_supervise::beside(tokens.follow(principals.clone()));
+    let following = vance_supervise::beside(principals.clone().follow());
     let setup = HttpSetup {
         brain: brain.clone(),
         principals,

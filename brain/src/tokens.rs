@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -16,11 +17,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio_util::sync::CancellationToken;
+use vance_mcp_host::stamps::Stamps;
 
 pub mod book;
 
 use crate::random;
-use book::Record;
+use book::{Record, TokenBook};
 
 /// What every token begins with, so that a leaked one is recognised.
 pub const TOKEN_PREFIX: &str = "vbt_";
@@ -28,6 +30,10 @@ pub const TOKEN_PREFIX: &str = "vbt_";
 const TOKEN_BYTES: usize = 32;
 /// Longest text that is looked at as a token.
 const MAX_TOKEN_BYTES: usize = 256;
+/// A revoked token ends within this time.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// After the file of named tokens could not be read, which is said each time.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The principal of the local token.
 pub const LOCAL: &str = "local";
 
@@ -204,6 +210,31 @@ struct Known {
 pub struct Principals {
     fixed: Vec<Known>,
     named: ArcSwap<Vec<Known>>,
+    followed: Option<Followed>,
+}
+
+/// The file of the named tokens, and how it looked when it was read. Locked while it is read, so that an older state never replaces a newer.
+#[derive(Debug)]
+struct Followed {
+    book: TokenBook,
+    seen: Mutex<Option<Stamps>>,
+}
+
+/// What a look at the file of the named tokens gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Nothing new.
+    Same,
+    /// It is another one, and is taken.
+    Taken,
+    /// It could not be read, which may pass.
+    Failed,
+}
+
+impl Followed {
+    fn seen(&self) -> MutexGuard<'_, Option<Stamps>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Principals {
@@ -216,6 +247,46 @@ impl Principals {
     pub fn and(mut self, token: &Token, name: &str, scopes: &[Scope]) -> Self {
         self.fixed.push(Known { hash: hash(token.reveal()), principal: Principal::new(name, scopes) });
         self
+    }
+
+    /// And those of a file: as it is now, and as it will be while somebody [follows](Self::follow) it.
+    pub fn following(mut self, book: TokenBook) -> Self {
+        self.followed = Some(Followed { book, seen: Mutex::default() });
+        self.look();
+        self
+    }
+
+    /// Looks at the file again and again. Never ends.
+    pub async fn follow(self: Arc<Self>) {
+        loop {
+            match self.look() {
+                Looked::Same | Looked::Taken => tokio::time::sleep(LOOK_EVERY).await,
+                Looked::Failed => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    if let Some(followed) = &self.followed {
+                        *followed.seen() = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whose token an `Authorization` header bears that was not known a moment ago: a token works from the moment in which it is made.
+    pub fn known_by_now(&self, header: Option<&str>) -> Option<Principal> {
+        // Whoever follows the file may have been faster: then there is nothing new to see, and the token is known all the same.
+        self.look();
+        self.authenticate_header(header)
+    }
+
+    fn look(&self) -> Looked {
+        let Some(followed) = &self.followed else { return Looked::Same };
+        let mut seen = followed.seen();
+        let stamps = followed.book.stamps();
+        if seen.as_ref() == Some(&stamps) {
+            return Looked::Same;
+        }
+        *seen = Some(stamps);
+        if followed.book.show(self) { Looked::Taken } else { Looked::Failed }
     }
 
     /// Takes the named tokens as they are now. Those that are gone, or have other scopes, are revoked; gives how many these were.
@@ -343,6 +414,19 @@ mod tests {
         assert!(&*new.name == "one" && !new.revoked.is_cancelled(), "the same name with a new token");
         assert_eq!(principals.take(&[record(&two, "two", &[Scope::Foot])]), 2);
         assert!(b.revoked.is_cancelled() && new.revoked.is_cancelled());
+    }
+
+    #[test]
+    fn a_token_works_from_the_moment_in_which_it_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = TokenBook::new(dir.path());
+        let principals = Principals::local(&Token::generate().unwrap()).following(book.clone());
+        let token = book.add("alice", &[Scope::Api], "").unwrap();
+        let header = format!("Bearer {}", token.reveal());
+        assert!(principals.authenticate_header(Some(&header)).is_none(), "nobody has looked yet");
+        assert_eq!(&*principals.known_by_now(Some(&header)).unwrap().name, "alice");
+        assert!(principals.authenticate_header(Some(&header)).is_some());
+        assert!(principals.known_by_now(Some("Bearer nonsense")).is_none());
     }
 
     #[test]

@@ -56,24 +56,43 @@ fn typed(name: &str, screen: &mut Screen<'_>) -> io::Result<io::Result<Zeroizing
     Ok(read.map(|_| value))
 }
 
-/// A terminal that does not show what is typed, until this goes.
-struct Quiet(Termios);
+/// The exit code of a command that Ctrl-C ended, as shells have it.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// A terminal that does not show what is typed, until this goes or Ctrl-C comes.
+struct Quiet {
+    before: Termios,
+    interrupt: tokio::task::JoinHandle<()>,
+}
 
 impl Quiet {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut quiet = before.clone();
         quiet.local_flags.remove(LocalFlags::ECHO);
+        let restored = before.clone();
+        // Beside, because this thread waits for the line.
+        let interrupt = vance_supervise::beside(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                show_again(&restored);
+                std::process::exit(EXIT_INTERRUPTED);
+            }
+        });
         tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &quiet)?;
-        Ok(Self(before))
+        Ok(Self { before, interrupt })
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        if let Err(error) = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0) {
-            tracing::warn!(%error, "the terminal does not show what is typed; `stty echo` mends that");
-        }
+        self.interrupt.abort();
+        show_again(&self.before);
+    }
+}
+
+fn show_again(before: &Termios) {
+    if let Err(error) = tcsetattr(io::stdin(), SetArg::TCSANOW, before) {
+        tracing::warn!(%error, "the terminal does not show what is typed; `stty echo` mends that");
     }
 }
 

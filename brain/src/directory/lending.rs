@@ -54,7 +54,7 @@ impl Directory {
         let published = lender.published();
         let own = published.view.clients.get(..published.own).unwrap_or_default();
         let borrowers = self.borrowers.get(&lender.owner).map(|b| b.clone()).unwrap_or_default();
-        borrowers.iter().fold(true, |all, session| lend(brain, lender, own, session) && all)
+        borrowers.iter().filter(|session| !lend(brain, lender, own, session)).count() == 0
     }
 
     /// A session that was just made or loaded: it borrows what is there.

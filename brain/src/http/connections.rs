@@ -9,7 +9,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -126,7 +126,7 @@ async fn arrive(stream: TcpStream, tls: Option<Arc<Tls>>, of: Arrival) {
         let mut first = [0u8];
         // A letter begins a method, never a handshake.
         if stream.peek(&mut first).await.is_ok_and(|n| n == 1) && first[0].is_ascii_alphabetic() {
-            stream.try_write(NOT_ENCRYPTED).ok();
+            tell_plainly(stream).await.ok();
             return None;
         }
         tls.acceptor().accept(stream).await.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")).ok()
@@ -138,6 +138,15 @@ async fn arrive(stream: TcpStream, tls: Option<Arc<Tls>>, of: Arrival) {
     if let Ok(Some(stream)) = shaken {
         connection(stream, of).await;
     }
+}
+
+/// Says that this is not the way. What the peer sent is read, or the system would reset the connection before the answer is seen.
+async fn tell_plainly(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(NOT_ENCRYPTED).await?;
+    stream.shutdown().await?;
+    let mut rest = [0u8; 1024];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 async fn connection<S>(stream: S, of: Arrival)

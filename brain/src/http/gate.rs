@@ -81,12 +81,19 @@ impl Gate {
         if let Err(refused) = self.check_place(request.headers(), request.uri()) {
             return refused.into_response();
         }
-        let caller = self.caller(request.headers());
+        let mut caller = self.caller(request.headers());
         if caller.is_none() && !OPEN.contains(&request.uri().path()) {
-            return match visitor.refuse() {
-                true => self.refusals.answer().await.into_response(),
-                false => too_often().into_response(),
+            if !visitor.refuse() {
+                return too_often().into_response();
+            }
+            let refused = self.refusals.answer().await;
+            caller = match refused.status {
+                401 => self.principals.known_by_now(bearer(request.headers())),
+                _ => None,
             };
+            if caller.is_none() {
+                return refused.into_response();
+            }
         }
         if let Some(caller) = caller {
             visitor.welcome();
@@ -128,9 +135,12 @@ impl Gate {
     }
 
     fn caller(&self, headers: &HeaderMap) -> Option<Principal> {
-        let header = single(headers, &AUTHORIZATION).ok().flatten();
-        self.principals.authenticate_header(header)
+        self.principals.authenticate_header(bearer(headers))
     }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    single(headers, &AUTHORIZATION).ok().flatten()
 }
 
 /// The tool of a call, if its name stands in the path as it is.

@@ -53,7 +53,7 @@ fn nothing_at_rest_shows_a_value_and_only_the_owner_can_look() {
 }
 
 #[test]
-fn records_that_were_exchanged_or_set_back_do_not_open() {
+fn records_that_were_exchanged_do_not_open() {
     let (_dir, vault) = vault();
     vault.set("A", "one", "t").unwrap();
     vault.set("B", "two", "t").unwrap();

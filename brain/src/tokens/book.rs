@@ -1,8 +1,6 @@
 //! `<home>/brain/data/tokens.json`: the named tokens, by their hashes. Commands write it, a running Brain follows it.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vance_mcp_host::stamps::Stamps;
@@ -19,11 +17,6 @@ pub const MAX_NAME_BYTES: usize = 64;
 const MAX_TOKENS: usize = 256;
 /// Largest file: so many records, several times over.
 const MAX_FILE_BYTES: usize = 256 * 1024;
-/// A new token works, and a revoked one ends, within this time.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// After the file could not be read, which is said each time.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
 /// One named token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -91,21 +84,9 @@ impl TokenBook {
         })
     }
 
-    /// Lets `principals` know what the file says, now and whenever it changes. Never ends.
-    pub async fn follow(self, principals: Arc<Principals>) {
-        let mut seen = None;
-        loop {
-            let stamps = Stamps::of([self.0.path().to_owned()]);
-            let mut pause = LOOK_EVERY;
-            if seen.as_ref() != Some(&stamps) {
-                if self.show(&principals) {
-                    seen = Some(stamps);
-                } else {
-                    pause = LOOK_AGAIN;
-                }
-            }
-            tokio::time::sleep(pause).await;
-        }
+    /// How the file looks.
+    pub fn stamps(&self) -> Stamps {
+        Stamps::of([self.0.path().to_owned()])
     }
 
     /// False: it could not be read, which may pass. What is there and not believed lets nobody in.

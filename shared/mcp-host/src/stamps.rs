@@ -66,7 +66,7 @@ impl Stamps {
 /// File names for a line of a log; beyond a few only how many.
 pub fn named(paths: &[PathBuf]) -> String {
     let name = |path: &PathBuf| {
-        let last = path.file_name().map_or_else(|| path.as_os_str(), |name| name);
+        let last = path.file_name().unwrap_or_else(|| path.as_os_str());
         plain(&last.to_string_lossy())
     };
     let mut names: Vec<String> = paths.iter().take(MAX_NAMED).map(name).collect();

@@ -20,7 +20,8 @@ struct Server {
 impl Server {
     async fn start(home: &Home) -> anyhow::Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/mcp-host/tests/support/fake_oauth.py");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+        let script = root.join("shared/mcp-host/tests/support/fake_oauth.py");
         let ledger = home.project().join("oauth-ledger");
         #[allow(clippy::disallowed_methods)] // the test is the owner here, and kills what it starts
         let child = Command::new("python3")

@@ -105,7 +105,7 @@ async fn a_secret_is_set_and_changed_while_the_brain_runs_and_is_seen_by_its_pac
     pack(&home, "needy", "{{secret:KEY}}")?;
     pack(&home, "plain", "1234")?;
     let check = run("vance-brain", &home, &["check"]).await?;
-    let line = "needy.json:10: the secret KEY is not set: run `vance-brain secret set KEY`";
+    let line = "needy.json:11: the secret KEY is not set: run `vance-brain secret set KEY`";
     assert!(check.code == 2 && check.stdout.contains(line), "{}", check.stdout);
     let log = home.root().join("log");
     let (_brain, url) = serve(&home, &log).await?;

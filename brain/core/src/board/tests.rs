@@ -422,7 +422,7 @@ fn an_autonomous_tree_rests_when_nothing_of_it_goes_on_by_itself() {
     board.parked(&tid(0), needs(0), &[tool(0)], 0);
     assert!(board.take_at_rest().is_empty(), "the other one runs");
     board.ended(&tid(1), State::Completed);
-    assert_eq!(board.take_at_rest(), [tree.clone()]);
+    assert_eq!(board.take_at_rest(), std::slice::from_ref(&tree));
     assert!(board.take_at_rest().is_empty() && !board.is_busy(&tree));
     board.presence(&session(), 1, online(&[(0, &[0])]));
     assert!(board.is_busy(&tree));
