@@ -65,7 +65,7 @@ pub use brain::{Binding, MAX_BINDING_BYTES};
 pub use digest::{BadDigest, Digest, FileHash, digest};
 pub use facts::{changes_what_runs, sends};
 pub use files::{MAX_HASHED_BYTES, check_program, files};
-pub use judge::{Known, Once, Verdict, judge};
+pub use judge::{Known, Once, Verdict, denied_meanwhile, judge};
 pub use question::{Answer, Nobody, Patience, Question, Unasked, WrongDigest};
 pub use reach::{MAX_ARGS, MAX_SHOWN_BYTES, quote, reach};
 
