@@ -71,9 +71,11 @@ fn a_pack_that_was_allowed_once_is_listed_as_that_while_it_runs() {
     assert_eq!(state(), "once");
     terminal.types("/trust\r");
     terminal.until("the list", |rows| rows.iter().any(|row| row.contains("theirs") && row.contains("once")));
+    assert_eq!(place.run(&["trust", "show", "theirs", "--json"]).json()["state"], "once");
     terminal.types("/quit\r");
     assert_eq!(terminal.leaves().0, 0);
     assert_eq!(state(), "waits");
+    assert_eq!(place.run(&["trust", "show", "theirs", "--json"]).json()["state"], "waits");
 }
 
 #[test]

@@ -107,15 +107,23 @@ async fn once(state: &Path, rows: &mut [Row]) {
     if !rows.iter().any(waits) {
         return;
     }
-    let feet = every_foot(state, &Request::Packs).await;
-    let run: Vec<PackStatus> =
-        feet.into_iter().filter_map(|foot| foot.answer.ok()).flat_map(|said| said.packs).collect();
+    let run = running(state).await;
     for row in rows.iter_mut().filter(|row| waits(row)) {
-        let runs = |pack: &PackStatus| pack.pack == row.pack && pack.project.as_deref() == Some(row.project.as_str());
-        if run.iter().any(runs) {
+        if run.iter().any(|pack| is(pack, &row.pack, &row.project)) {
             row.state = "once";
         }
     }
+}
+
+/// The packs of all Feet of this home.
+pub(super) async fn running(state: &Path) -> Vec<PackStatus> {
+    let feet = every_foot(state, &Request::Packs).await;
+    feet.into_iter().filter_map(|foot| foot.answer.ok()).flat_map(|said| said.packs).collect()
+}
+
+/// True if a running pack is that one of that project.
+pub(super) fn is(running: &PackStatus, pack: &str, project: &str) -> bool {
+    running.pack == pack && running.project.as_deref() == Some(project)
 }
 
 /// Packs of this folder that would ask, or cannot be asked about. A denied one has its line already.
