@@ -156,7 +156,8 @@ impl TrustGate {
             tracing::error!("{warning}");
         }
         for notice in notices {
-            tracing::warn!(target: crate::actors::loader::TOLD, "NOTICE: {notice}");
+            // Also where a command prints the load's summary itself: this is not in it.
+            tracing::warn!("NOTICE: {notice}");
         }
         match verdict {
             Verdict::Trusted(launch) => answer(tell, Ok(launch)),

@@ -41,7 +41,9 @@ pub fn hash(paths: &[PathBuf], project: &Project) -> Result<Vec<FileHash>, Unhas
     let sizes = paths.iter().filter_map(|path| path.metadata().ok().filter(Metadata::is_file)).map(|meta| meta.len());
     let bytes = sizes.fold(0, u64::saturating_add);
     if bytes > MAX_PACK_BYTES {
-        let why = format!("have {bytes} bytes together, and at most {MAX_PACK_BYTES} are hashed; name fewer or smaller ones, or move the pack to your own");
+        let why = format!(
+            "have {bytes} bytes together, and at most {MAX_PACK_BYTES} are hashed; name fewer or smaller ones, or move the pack to your own"
+        );
         return Err(Unhashable { file: "the files that its command names".to_owned(), why });
     }
     paths.iter().filter_map(|path| one(path, project).transpose()).collect()
@@ -80,7 +82,10 @@ fn one(path: &Path, project: &Project) -> Result<Option<FileHash>, Unhashable> {
     };
     let bytes = file.metadata().map(|meta| meta.len()).unwrap_or_default();
     if bytes > gate::MAX_HASHED_BYTES {
-        let why = format!("has {bytes} bytes, and at most {} are hashed; name a smaller one, or move the pack to your own", gate::MAX_HASHED_BYTES);
+        let why = format!(
+            "has {bytes} bytes, and at most {} are hashed; name a smaller one, or move the pack to your own",
+            gate::MAX_HASHED_BYTES
+        );
         return Err(refused(why));
     }
     FileHash::read(path, file).map(Some).map_err(|error| refused(format!("cannot be hashed: {error}")))

@@ -101,7 +101,7 @@ pub(super) fn tell(context: &mut Context, reading: &Reading) {
     for notice in &reading.notices {
         context.screen.remark(&format!("NOTICE: {notice}"));
     }
-    for why in &reading.distrust {
+    if let Some(why) = &reading.distrust {
         context.screen.remark(&format!("vancetope: {why}"));
     }
 }
