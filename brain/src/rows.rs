@@ -254,6 +254,8 @@ struct View<'a> {
     parent: Option<&'a TaskId>,
     goal: &'a str,
     depends_on: &'a [TaskId],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'a str>,
     state: &'static str,
     blocked_reason: Option<String>,
     question: Option<QuestionView<'a>>,
@@ -329,6 +331,7 @@ fn view(task: &Task) -> Raw {
         parent: task.head.parent.as_ref(),
         goal: &task.head.spec.goal,
         depends_on: &task.head.depends_on,
+        client: task.head.spec.client.as_deref(),
         state: task.state.word(),
         blocked_reason: task.blocked_reason(),
         question: task.question.as_ref().map(|Asking { question, asked_at }| QuestionView {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vance_shared::ids::{ClientId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
+use vance_shared::limits::PROGRESS_CAP;
 
 mod error;
 mod follow;
@@ -28,8 +29,8 @@ pub use types::{
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// Until an ordinary answer is there, body included.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// What a call's answer may take beyond the call's own deadline: the way there and back.
-const CALL_MARGIN: Duration = Duration::from_secs(15);
+/// What a call's answer may take beyond the longest that the Brain waits for the tool: the Brain's own slack (20 s) and the way there and back.
+const CALL_MARGIN: Duration = Duration::from_secs(35);
 /// Largest answer that is read: a long list of tasks with their outputs fits, an endless body does not.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
@@ -244,7 +245,7 @@ impl Brain {
     /// One call, routed by the Brain; `timeout` is the call's own.
     pub async fn call(&self, tool: &str, call: &CallRequest, timeout: Duration) -> Result<Answer<Called>, ApiError> {
         let request = self.api(Method::POST, &["tools", tool, "call"], &[]).json(call);
-        self.answer(request.timeout(timeout + CALL_MARGIN)).await
+        self.answer(request.timeout(call_wait(timeout))).await
     }
 
     /// Opens the stream of events.
@@ -327,6 +328,11 @@ impl Brain {
     }
 }
 
+/// How long the Brain may take over a call: progress puts the deadline off, to ten times the call's own and no further.
+fn call_wait(timeout: Duration) -> Duration {
+    timeout.saturating_mul(PROGRESS_CAP + 1).saturating_add(CALL_MARGIN)
+}
+
 /// The tasks of all pages in one list.
 fn joined(pages: &[Raw]) -> Raw {
     let of = |page: &Raw| match page.value().get_mut("tasks").map(serde_json::Value::take) {
@@ -353,6 +359,15 @@ fn why(error: &reqwest::Error) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_call_is_waited_for_as_long_as_the_brain_may_take_over_it() {
+        for seconds in [0, 1, 60, 3600] {
+            let own = Duration::from_secs(seconds);
+            assert!(call_wait(own) > own + own * PROGRESS_CAP + Duration::from_secs(20), "{seconds}");
+        }
+        assert_eq!(call_wait(Duration::MAX), Duration::MAX);
+    }
 
     #[test]
     fn loopback_is_decided_on_the_parsed_address() {

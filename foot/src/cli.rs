@@ -36,6 +36,7 @@ mod tools;
 mod trace;
 mod trust;
 
+use crate::actors::loader::TOLD;
 use args::{Cli, Command, SessionsCommand, ToolsCommand};
 use context::Context;
 use failure::{EXIT_OK, EXIT_USAGE, Failure};
@@ -84,6 +85,11 @@ pub async fn execute(
         Ok(exit) => exit,
         Err(failure) => {
             context.screen.failure(&failure);
+            if let (Failure::Api(error), false) = (&failure, context.screen.json)
+                && let Some(hint) = context.environment.to_unset(error)
+            {
+                context.screen.remark(&format!("vancetope: {hint}"));
+            }
             failure.exit()
         }
     }
@@ -171,14 +177,12 @@ fn start_logging(argv: &[OsString], stage: &Stage) {
         Ok(Cli { general, daemon, command: None, .. }) if daemon || general.no_ui => {
             (logs::Level::Info, general.verbose)
         }
-        // The table and the call's failure name the packs that are missing, and why.
-        Ok(Cli { general, command: Some(Command::Tools { .. }), .. }) => (logs::Level::Error, general.verbose),
         Ok(Cli { general, .. }) => (logs::Level::Warn, general.verbose),
         Err(_) => (logs::Level::Warn, 0),
     };
     let mut options = logs::Options::from_env(level.raised(verbose));
-    if verbose == 0 && Cli::try_parse_from(argv).is_ok_and(|cli| has_prompt(&cli)) {
-        options.filter.get_or_insert_with(|| PROMPT_LOGS.to_owned());
+    if let (0, Ok(cli)) = (verbose, Cli::try_parse_from(argv)) {
+        options.filter = options.filter.or_else(|| quieter(&cli));
     }
     let (file, wrong) = log_file(argv);
     let lines = Lines { stage: stage.clone(), file };
@@ -196,8 +200,12 @@ fn start_logging(argv: &[OsString], stage: &Stage) {
 /// At the prompt: what is wrong, and that a pack's file has changed, which only a person can take up.
 const PROMPT_LOGS: &str = "warn,rmcp=off,vance_foot::actors::loader::watcher=info";
 
-fn has_prompt(cli: &Cli) -> bool {
-    cli.command.is_none() && !cli.daemon && !cli.general.no_ui && cli.skill_one_shot.is_none()
+/// The filter of a way of running that says some things itself.
+fn quieter(cli: &Cli) -> Option<String> {
+    let has_prompt = cli.command.is_none() && !cli.daemon && !cli.general.no_ui && cli.skill_one_shot.is_none();
+    // The table and the call's failure name the packs that are missing, and why.
+    let is_tools = matches!(cli.command, Some(Command::Tools { .. }));
+    (has_prompt.then(|| PROMPT_LOGS.to_owned())).or(is_tools.then(|| format!("warn,rmcp=off,{TOLD}=error")))
 }
 
 /// The file for log lines, or what is wrong with it.

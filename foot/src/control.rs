@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! {"key":"…","do":"reload"}       → {"ok":true,"summary":"loaded 2 pack(s) → …","left_out":[{"pack","file","reason"}]}
+//!                                   before it, while that takes long: {"ok":true,"waits":"person"}
 //! {"key":"…","do":"packs"}        → {"ok":true,"packs":[{"pack","file","project","state","reason","tools"}]}
 //! {"key":"…","do":"stop","pack":"chrome"} → {"ok":true,"stopped":true}
 //! ```
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vance_foot_core::merge::LeftOut;
+use vance_shared::show::plain;
 
 use crate::engine::PackStatus;
 
@@ -24,6 +26,8 @@ mod serve;
 pub(crate) use ask::{Reached, Unanswered, every_foot, one_foot};
 pub(crate) use serve::{Control, Serving};
 
+/// The one sign beyond ASCII in what a Foot says.
+const ARROW: &str = "\u{2192}";
 /// The socket's name in a slot's folder.
 const FILE: &str = "control.sock";
 /// The key's name in there.
@@ -79,6 +83,38 @@ pub(crate) struct Answer {
     pub(crate) packs: Vec<PackStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stopped: Option<bool>,
+    /// No answer yet: why it takes that long. The answer comes in a line of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waits: Option<Waits>,
+}
+
+/// Why an answer takes so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Waits {
+    /// Servers start.
+    Work,
+    /// A question stands at the Foot's terminal.
+    Person,
+}
+
+impl Answer {
+    /// Made safe to print, whatever answers there. A project's folder stays as it is: it is compared, and never shown.
+    fn made_plain(mut self) -> Self {
+        for text in [&mut self.error, &mut self.summary].into_iter().flatten() {
+            *text = text.split(ARROW).map(plain).collect::<Vec<_>>().join(ARROW);
+        }
+        for Left { pack, file, reason } in &mut self.left_out {
+            for text in [pack, file, reason] {
+                *text = plain(text);
+            }
+        }
+        for pack in &mut self.packs {
+            (pack.pack, pack.file) = (plain(&pack.pack), plain(&pack.file));
+            pack.reason = pack.reason.take().map(|reason| plain(&reason));
+        }
+        self
+    }
 }
 
 /// A pack that is not loaded.

@@ -22,6 +22,9 @@ use crate::paths::shown;
 /// Processes of one home at a time. More than this is a loop that starts them.
 const MAX_SLOTS: usize = 64;
 
+/// Longest count of lives, in bytes: a number.
+const MAX_LIFE_BYTES: u64 = 64;
+
 /// What a slot is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
@@ -72,7 +75,7 @@ impl Slot {
             let dir = state.join(format!("{prefix}-{n}"));
             make_private(&dir)?;
             let path = dir.join("lock");
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = vance_own_file::open_with(File::options().read(true).write(true).create(true), &path);
             match Flock::lock(file.map_err(io_at(&path))?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => {
                     let (client_id, is_new) = client_id(&dir.join("client_id"))?;
@@ -137,7 +140,7 @@ fn make_private(dir: &Path) -> Result<(), NoSlot> {
 /// The identity of a slot, and whether it was made just now.
 fn client_id(path: &Path) -> Result<(ClientId, bool), NoSlot> {
     let mut text = String::new();
-    match File::open(path) {
+    match vance_own_file::open_linked(path) {
         Ok(file) => {
             file.take(MAX_ID_BYTES as u64 + 1).read_to_string(&mut text).map_err(io_at(path))?;
             match ClientId::parse(text.trim()) {
@@ -158,8 +161,10 @@ fn client_id(path: &Path) -> Result<(ClientId, bool), NoSlot> {
 /// Counts a start, on the disk. Not from one but from the clock: a home that was copied or restored from a backup, started later,
 /// is the later life. A clock that went back does not count.
 fn next_life(path: &Path, clock_ms: u64) -> Result<u64, NoSlot> {
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => text.trim().parse().unwrap_or(0),
+    let mut text = String::new();
+    let read = vance_own_file::open_linked(path).and_then(|file| file.take(MAX_LIFE_BYTES).read_to_string(&mut text));
+    let before = match read {
+        Ok(_) => text.trim().parse().unwrap_or(0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         // Not text: as good as none.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => 0,
@@ -188,6 +193,19 @@ fn write(path: &Path, text: &str) -> Result<(), NoSlot> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_holds_up_nobody() {
+        for name in ["lock", "client_id", "life"] {
+            let home = tempfile::tempdir().unwrap();
+            drop(Slot::take(home.path(), Use::Client).unwrap());
+            let path = home.path().join("client-0").join(name);
+            std::fs::remove_file(&path).unwrap();
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            let why = Slot::take(home.path(), Use::Client).unwrap_err().to_string();
+            assert!(why.ends_with(&format!("{name}: is no regular file")), "{why}");
+        }
+    }
 
     #[test]
     fn the_first_process_keeps_the_identity_and_a_second_one_has_its_own() {

@@ -93,7 +93,19 @@ pub(crate) fn watched(paths: &Paths, local: bool) -> Vec<PathBuf> {
 fn odd_home(paths: &Paths, origin: Origin) -> Option<String> {
     let is_odd = origin == Origin::Global && may_be_a_projects(&paths.home, &paths.project);
     let home = shown(&paths.home);
-    is_odd.then(|| format!("VANCE_HOME is {home}, in a folder around the working directory: packs in it are taken for yours and do not ask; if it came with a project, set VANCE_HOME to a folder of your own"))
+    is_odd.then(|| format!("VANCE_HOME is {home}, in a folder or a work tree around the working directory: packs in it are taken for yours and do not ask; if it came with a project, set VANCE_HOME to a folder of your own"))
+}
+
+/// Where packs of the user's own belong, for the way out of a question: not into a folder that came with the project.
+pub(crate) fn own_place(paths: &Paths) -> String {
+    match Levels::of(paths, true).own.origin {
+        Origin::Global | Origin::Server => shown(&paths.global_packs),
+        Origin::Project if is_own_home(&paths.home, &paths.project) => {
+            let own = shown(&paths.home.join("foot-tools"));
+            format!("{own} (without VANCE_FOOT_TOOLS_DIR, which names a folder of the project)")
+        }
+        Origin::Project => "the foot-tools of a home of your own (set VANCE_HOME)".to_owned(),
+    }
 }
 
 /// The folders that count, the user's own first.

@@ -29,7 +29,7 @@ pub(crate) fn read_or_make(path: &Path) -> io::Result<String> {
 
 /// The word of a file.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = vance_own_file::open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         tracing::warn!("{}: others could read it, narrowed to its owner", shown(path));
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     let token = text.trim();
     if token.len() < TOKEN_BYTES {
-        return Err(io::Error::other("this is no key; remove the file, and a new one is made"));
+        return Err(io::Error::other("this is no key; remove the file, and the next start makes a new one"));
     }
     Ok(token.to_owned())
 }
@@ -73,5 +73,8 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::write(&path, "\n").unwrap();
         assert!(read_or_make(&path).is_err(), "an empty token admits everybody");
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(read_or_make(&path).is_err(), "a pipe holds up nobody");
     }
 }

@@ -67,6 +67,29 @@ pub enum Reply {
     Nobody,
 }
 
+/// A yes to a pack.
+#[derive(Debug, Clone, Copy)]
+pub struct Yes<'a> {
+    /// How it was given.
+    pub event: Event,
+    /// To what.
+    pub plan: &'a LaunchPlan,
+    /// To all of what.
+    pub digest: gate::Digest,
+    /// What is to last of it; nothing if it is for once.
+    pub entry: Option<&'a Entry>,
+}
+
+/// Whether a yes counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Counts {
+    /// It does.
+    Yes,
+    /// It does not, and the reason.
+    No(String),
+}
+
 /// A question about something that came with the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
@@ -109,17 +132,24 @@ pub fn is_own_home(home: &Path, project_dir: &Path) -> bool {
 /// leaves; nothing of it is read or started. A work tree that is the user's home directory, or lies around it, holds what is theirs.
 pub(crate) fn is_of_a_clone(folder: &Path) -> bool {
     let user = users_home();
-    let is_tree = |dir: &Path| [".git", ".hg", ".jj"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
     let folder = real(folder);
     let mut whose = vancetopes(&folder);
-    whose.any(|dir| dir.ancestors().take_while(|dir| user.as_deref() != Some(*dir)).any(is_tree))
+    whose.any(|dir| trees(dir, user.as_deref()).next().is_some())
 }
 
-/// Whether a home is the `.vancetope` of a directory around the working directory, without a work tree: a project that was unpacked looks like that, and so
-/// does a place that somebody made for a service. Only a person can tell.
+/// The work trees that a directory is in.
+fn trees<'a>(dir: &'a Path, user: Option<&'a Path>) -> impl Iterator<Item = &'a Path> {
+    let is_tree = |dir: &&Path| [".git", ".hg", ".jj"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
+    dir.ancestors().take_while(move |dir| user != Some(*dir)).filter(is_tree)
+}
+
+/// Whether a home is the `.vancetope` of a directory around the working directory, without a work tree, or lies in the work tree around it under another
+/// name: a project that was unpacked looks like that, and so does a place that somebody made for a service. Only a person can tell.
 pub(crate) fn may_be_a_projects(home: &Path, project_dir: &Path) -> bool {
     let (home, project_dir, user) = (real(home), real(project_dir), users_home());
-    vancetopes(&home).any(|dir| user.as_deref() != Some(dir) && dir != project_dir && project_dir.starts_with(dir))
+    let is_theirs = |dir: &Path| user.as_deref() != Some(dir) && dir != project_dir && project_dir.starts_with(dir);
+    let is_in_tree = trees(&project_dir, user.as_deref()).any(|tree| home.starts_with(tree));
+    is_in_tree || vancetopes(&home).any(is_theirs)
 }
 
 /// The directories whose `.vancetope` a folder is or lies in.
@@ -238,10 +268,29 @@ impl Trust {
         (gate::judge(plan, project, files, known), reading)
     }
 
-    /// Writes a consent down.
-    pub fn remember(&self, entry: &Entry) -> Result<(), Distrust> {
-        let project = self.project.as_ref().map_err(|why| Distrust::Unsafe(why.clone()))?;
-        self.store.edit(|book| book.allow(project, entry))
+    /// Writes a yes down: into the log first, then, if it is to last, into the store. Under the store's lock, so that a denial which was given while the
+    /// question stood there is seen, and the yes does not count. An error means that nothing lasts; the log then says so, as `instead`.
+    pub fn remember(&self, yes: &Yes<'_>, instead: Event) -> Result<Counts, Distrust> {
+        let Yes { event, plan, digest, entry } = *yes;
+        let project = self.project.as_ref().map_err(|why| Distrust::Unsafe(why.clone()));
+        let written = project.and_then(|project| {
+            self.store.edit(|book| {
+                if book.denial(project, &plan.pack).is_some() {
+                    let why = gate::denied_meanwhile(&plan.pack);
+                    self.record(Event::Refused, Some(plan), Some(digest), Some(&why));
+                    return Counts::No(why);
+                }
+                self.record(event, Some(plan), Some(digest), None);
+                if let Some(entry) = entry {
+                    book.allow(project, entry);
+                }
+                Counts::Yes
+            })
+        });
+        if let Err(why) = &written {
+            self.record(instead, Some(plan), Some(digest), Some(&format!("not remembered: {why}")));
+        }
+        written
     }
 
     /// Writes a decision into the log. A log that cannot be written is said and is no reason to decide otherwise.

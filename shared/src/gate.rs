@@ -64,8 +64,8 @@ pub use book::{Book, Denial, Entry, MAX_STORE_BYTES};
 pub use brain::{Binding, MAX_BINDING_BYTES};
 pub use digest::{BadDigest, Digest, FileHash, digest};
 pub use facts::{changes_what_runs, sends};
-pub use files::{MAX_HASHED_BYTES, check_program, files};
-pub use judge::{Known, Once, Verdict, judge};
+pub use files::{MAX_HASHED_BYTES, check_program, files, is_data};
+pub use judge::{Known, Once, Verdict, denied_meanwhile, judge};
 pub use question::{Answer, Nobody, Patience, Question, Unasked, WrongDigest};
 pub use reach::{MAX_ARGS, MAX_SHOWN_BYTES, quote, reach};
 

@@ -204,6 +204,8 @@ fn envelope(
             body.filter(|_| faultless).unwrap_or(PackBody::Nothing)
         }
         (Some(kind), Some(parameters)) => read_body(kind, parameters, shell, &report)?,
+        // The type is wrong; what else is wrong is said in the same breath, as far as the parameters show what was meant.
+        (None, Some(parameters)) if !off => read_body(meant(parameters)?, parameters, shell, &report)?,
         (Some(_) | None, _) if off => PackBody::Nothing,
         (Some(_) | None, _) => return None,
     };
@@ -216,6 +218,15 @@ fn envelope(
         project_override_forbidden: project_override.unwrap_or(false),
         body,
     })
+}
+
+/// The type that parameters belong to.
+fn meant(parameters: &Node) -> Option<Type> {
+    let has = |names: &[&str]| names.iter().any(|name| parameters.get(name).is_some());
+    if has(&["specUrl", "specFile", "specInline"]) {
+        return Some(Type::RestApi);
+    }
+    has(&["transport", "command", "url"]).then_some(Type::McpServer)
 }
 
 fn read_body(kind: Type, parameters: &Node, shell: mcp::Envelope, report: &Report<'_>) -> Option<PackBody> {

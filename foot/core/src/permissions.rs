@@ -134,6 +134,11 @@ impl Rules {
         self.roots.iter().map(|root| places.absolute(root)).collect()
     }
 
+    /// The roots as they are written, and the line of `roots:`.
+    pub fn roots(&self) -> (&[String], Option<u32>) {
+        (&self.roots, self.roots_line)
+    }
+
     /// What the rules say about a tool as a whole. `None` if they do not name it.
     fn tool_rule(&self, effect: Effect, tool: &str) -> Option<&Rule> {
         self.rules.iter().find(|r| r.effect == effect && matches!(&r.matcher, Matcher::Tool(name) if name == tool))
@@ -289,9 +294,12 @@ impl Policy {
         if !writing || find(Effect::Allow).is_some() {
             return Verdict::Allow;
         }
-        let rule = format!("- {{write: {}}}", self.places.as_glob(path));
         let exactly = path.to_str().map(|path| format!("{{write: {}}}", paths::exact_glob(path)));
-        ask(format!("{wanted} needs a yes"), self.add(&rule), vec![in_full(path, writing)], exactly)
+        let remedy = match &exactly {
+            Some(rule) => self.add(&format!("- {rule}")),
+            None => "its name is no text, so no rule can be about it alone".to_owned(),
+        };
+        ask(format!("{wanted} needs a yes"), remedy, vec![in_full(path, writing)], exactly)
     }
 
     fn outside(&self, wanted: &str) -> Verdict {

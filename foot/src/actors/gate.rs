@@ -22,7 +22,7 @@ use vance_supervise::{
     Actor, ActorFutureExt as _, ActorRef, AsyncContext as _, Context, Handler, Message, WrapFuture as _,
 };
 
-use crate::trust::{self, Consent, Prompt, Reading, Reply, Trust};
+use crate::trust::{self, Consent, Counts, Prompt, Reading, Reply, Trust, Yes};
 
 /// Questions that wait for their turn: every pack of a folder at once. More is nobody's to answer.
 const MAX_WAITING: usize = 64;
@@ -44,6 +44,11 @@ impl Gate {
         if let Err(refusal) = self.0.send(BeginLoad).await {
             tracing::warn!("the trust gate is {refusal}");
         }
+    }
+
+    /// Whether a question stands at the terminal.
+    pub(crate) async fn is_asking(&self) -> bool {
+        self.0.send(IsAsking).await.unwrap_or_default()
     }
 
     /// Lets a pack through, or says why not. `replaces`: the user's own pack of the same name. Waits for as long as a person may think.
@@ -87,6 +92,10 @@ pub(crate) struct Shared {
 #[derive(Message)]
 #[rtype(result = "()")]
 struct BeginLoad;
+
+#[derive(Message)]
+#[rtype(result = "bool")]
+struct IsAsking;
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -147,7 +156,8 @@ impl TrustGate {
             tracing::error!("{warning}");
         }
         for notice in notices {
-            tracing::info!("{notice}");
+            // Also where a command prints the load's summary itself: this is not in it.
+            tracing::warn!("NOTICE: {notice}");
         }
         match verdict {
             Verdict::Trusted(launch) => answer(tell, Ok(launch)),
@@ -221,30 +231,45 @@ impl TrustGate {
         // Also where it is to last: if it cannot be written down it holds for this run.
         self.once.add(&launch);
         let (trust, person) = (Arc::clone(&self.shared.trust), self.shared.person.clone());
+        let lasts = entry.is_some();
         let writing = tokio::task::spawn_blocking(move || {
+            let event = if lasts { Event::AllowedAlways } else { Event::AllowedOnce };
+            let yes = Yes { event, plan: &plan, digest, entry: entry.as_ref() };
+            let counts = trust.remember(&yes, Event::AllowedOnce);
             // A yes to the pack is one to the tools that it starts with now: they are pinned anew.
-            if let Err(why) = trust.pins().forget(Origin::Project, &plan.pack) {
+            if !matches!(counts, Ok(Counts::No(_)))
+                && let Err(why) = trust.pins().forget(Origin::Project, &plan.pack)
+            {
                 tracing::warn!("pack '{}': its earlier tools are still remembered: {why}", plan.pack);
             }
-            let written = entry.as_ref().map_or(Ok(()), |entry| trust.remember(entry));
-            match &written {
-                Ok(()) if entry.is_none() => trust.record(Event::AllowedOnce, Some(&plan), Some(digest), None),
-                Ok(()) => trust.record(Event::AllowedAlways, Some(&plan), Some(digest), None),
-                Err(why) => {
-                    let reason = format!("not remembered: {why}");
-                    trust.record(Event::AllowedOnce, Some(&plan), Some(digest), Some(&reason));
+            counts
+        });
+        ctx.spawn(writing.into_actor(self).map(move |written, gate, _| {
+            let pack = &launch.plan().pack;
+            let remark = |text: String| {
+                if let Some(person) = &person {
+                    person.remark(&text);
+                }
+            };
+            match written {
+                Ok(Ok(Counts::Yes)) => {}
+                Ok(Ok(Counts::No(why))) => {
+                    gate.once.forget(pack);
+                    remark(format!("pack '{pack}' is not loaded: {why}"));
+                    return answer(tell, Err(why));
+                }
+                Ok(Err(why)) if lasts => {
+                    remark(format!("pack '{pack}' is allowed once; it was not remembered: {why}"));
+                }
+                Ok(Err(why)) => tracing::debug!("whether pack '{pack}' was denied meanwhile cannot be told: {why}"),
+                Err(error) => {
+                    let why = plain(&error.to_string());
+                    remark(format!("pack '{pack}' is allowed once; it was not remembered: {why}"));
                 }
             }
-            written
-        });
-        ctx.spawn(writing.into_actor(self).map(move |written, _, _| {
-            let failed = match written {
-                Ok(Ok(())) => None,
-                Ok(Err(why)) => Some(why.to_string()),
-                Err(error) => Some(plain(&error.to_string())),
-            };
-            if let (Some(why), Some(person)) = (failed, person) {
-                person.remark(&format!("pack '{}' is allowed once; it was not remembered: {why}", launch.plan().pack));
+            // A revocation came while it was written down.
+            if !gate.once.has(&launch) {
+                return answer(tell, Err("its consent was taken back meanwhile; /tools reload asks again".to_owned()));
             }
             answer(tell, Ok(launch));
         }));
@@ -290,6 +315,14 @@ impl Handler<BeginLoad> for TrustGate {
                 tracing::warn!("{file} has no effect: only the one in {} counts", crate::paths::shown(trust.home()));
             }
         }));
+    }
+}
+
+impl Handler<IsAsking> for TrustGate {
+    type Result = bool;
+
+    fn handle(&mut self, _: IsAsking, _: &mut Self::Context) -> bool {
+        self.is_asking
     }
 }
 

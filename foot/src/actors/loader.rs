@@ -38,6 +38,8 @@ pub(crate) use desk::PackDesk;
 use pack::{Pack, State};
 pub use status::{LoadSummary, PackState, PackStatus};
 
+/// The target of log lines that a load's summary repeats: a command that prints the summary leaves them out.
+pub(crate) const TOLD: &str = "vance_foot::actors::loader::told";
 /// Changes of the table are collected this long: a server that announces a thousand changes a second costs fifty tables.
 const COLLECT: Duration = Duration::from_millis(20);
 /// Loads that wait for the one that runs.
@@ -149,12 +151,19 @@ impl Loader {
             packs.keep_only(name);
         }
         let odd = packs.warnings.iter().chain(&packs.unselected);
-        packs.problems.iter().chain(odd).for_each(|problem| tracing::warn!("{problem}"));
-        packs.notices.iter().for_each(|notice| tracing::warn!("NOTICE: {notice}"));
+        odd.for_each(|problem| tracing::warn!("{problem}"));
+        for problem in &packs.problems {
+            match packs.failed.iter().any(|left_out| left_out.file == problem.file) {
+                true => tracing::warn!(target: TOLD, "{problem}"),
+                false => tracing::warn!("{problem}"),
+            }
+        }
+        packs.notices.iter().for_each(|notice| tracing::warn!(target: TOLD, "NOTICE: {notice}"));
         packs.skipped.iter().for_each(skipped);
         let told = |l: &LeftOut| packs.problems.iter().any(|p| p.file == l.file);
         for left_out in packs.failed.iter().filter(|l| !told(l)) {
-            tracing::warn!("pack '{}' from {} is not loaded: {}", left_out.pack, left_out.file, left_out.reason);
+            let LeftOut { pack, file, reason } = left_out;
+            tracing::warn!(target: TOLD, "pack '{pack}' from {file} is not loaded: {reason}");
         }
         let unselected = packs.unselected.iter().map(ToString::to_string);
         (self.skipped, self.failed) = (packs.skipped, packs.failed);
@@ -276,7 +285,8 @@ impl Loader {
 }
 
 fn skipped(left_out: &LeftOut) {
-    tracing::warn!("pack '{}' from {} is skipped: {}", left_out.pack, left_out.file, left_out.reason);
+    let LeftOut { pack, file, reason } = left_out;
+    tracing::warn!(target: TOLD, "pack '{pack}' from {file} is skipped: {reason}");
 }
 
 /// Takes a pack through the gate, and, if it may not pass, the user's own one below it.

@@ -145,6 +145,9 @@ pub struct Task {
     /// What it depends on, where the Brain says: ids of the file or of the Brain.
     #[serde(default)]
     pub depends_on: Vec<String>,
+    /// The client that it names, by name or id: no other one will do.
+    #[serde(default)]
+    pub client: Option<String>,
     /// Its calls.
     #[serde(default)]
     pub calls: Vec<Call>,
@@ -163,6 +166,12 @@ impl Task {
             TaskState::Running | TaskState::Completed => None,
         }
         .filter(|text| !text.is_empty())
+    }
+
+    /// The named client that it waits for.
+    pub fn named_client(&self) -> Option<&str> {
+        let waits = self.state.is_waiting() && self.reason().is_some_and(|why| why.starts_with("Waiting for Client"));
+        self.client.as_deref().filter(|_| waits)
     }
 
     /// How the reason begins that only a person ends.

@@ -1,8 +1,8 @@
 //! `<home>/access.yaml`: the Brain that this home is paired with, and the token for it. The token goes to that Brain and to no other.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::DirBuilder;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
@@ -68,7 +68,7 @@ impl Access {
         let path = Self::file(home);
         let file = shown(&path);
         let fault = |error: io::Error| NoAccess::File { file: file.clone(), why: error.to_string() };
-        let open = match File::open(&path) {
+        let open = match vance_own_file::open_linked(&path) {
             Ok(open) => open,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(fault(error)),
@@ -76,9 +76,6 @@ impl Access {
         let meta = open.metadata().map_err(fault)?;
         let me = nix::unistd::geteuid().as_raw();
         let unsafe_ = |why: &str| NoAccess::Unsafe { file: file.clone(), why: why.to_owned() };
-        if !meta.is_file() {
-            return Err(unsafe_("not a regular file"));
-        }
         if meta.uid() != me {
             return Err(unsafe_("it belongs to another user"));
         }
@@ -87,7 +84,7 @@ impl Access {
         }
         if meta.mode() & 0o044 != 0 {
             open.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(fault)?;
-            tracing::warn!("{file} could be read by others; it is private now. Consider a new token");
+            tracing::warn!("NOTICE: {file} could be read by others; it is private now. Consider a new token");
         }
         let mut text = String::new();
         open.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(fault)?;
@@ -104,21 +101,7 @@ impl Access {
         if self.allow_insecure {
             lines.push_str("allowInsecure: true\n");
         }
-        let temporary = home.join(format!(".{FILE}.{:016x}.tmp", fastrand::u64(..)));
-        let written = (|| {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-            file.write_all(lines.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &path)?;
-            File::open(home)?.sync_all()
-        })();
-        if written.is_err()
-            && let Err(left) = std::fs::remove_file(&temporary)
-            && left.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!("a temporary file stays: {}: {left}", shown(&temporary));
-        }
-        written.map(|()| path)
+        vance_own_file::replace(&path, &lines).map(|()| path)
     }
 
     /// The token, if it is for this Brain and may travel there.
@@ -193,6 +176,9 @@ mod tests {
         std::fs::set_permissions(Access::file(&home), std::fs::Permissions::from_mode(0o620)).unwrap();
         assert!(Access::read(&home).unwrap_err().to_string().contains("others may write it"));
         assert_eq!(std::fs::read_dir(&home).unwrap().count(), 1, "no temporary file stays");
+        std::fs::remove_file(Access::file(&home)).unwrap();
+        nix::unistd::mkfifo(&Access::file(&home), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(Access::read(&home).unwrap_err().to_string().contains("no regular file"), "a pipe holds up nobody");
     }
 
     #[test]

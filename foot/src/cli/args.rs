@@ -319,6 +319,12 @@ pub(super) fn names_a_brain(argv: &[OsString]) -> bool {
     matches.is_ok_and(|matches| matches.value_source("brain").is_some_and(|source| source != ValueSource::DefaultValue))
 }
 
+/// True if the Brain is the one of the variable.
+pub(super) fn brain_of_variable(argv: &[OsString]) -> bool {
+    let matches = Cli::command().try_get_matches_from(argv);
+    matches.is_ok_and(|matches| matches.value_source("brain") == Some(ValueSource::EnvVariable))
+}
+
 /// A Brain's address as a person writes it.
 pub(super) fn brain_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|e| format!("{e}; expected for example http://127.0.0.1:9990"))?;

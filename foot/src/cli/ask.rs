@@ -53,8 +53,11 @@ pub(super) fn unattended(cli: &Cli) -> Option<Nobody> {
     if cli.skill_one_shot.is_some() {
         return without("--skill-one-shot asks nobody", "use `vancetope run FILE` in a terminal");
     }
-    (cli.general.no_ui && cli.command.is_none())
-        .then_some(Nobody { why: "--no-ui asks nobody", way_out: "start `vancetope` without it in a terminal" })
+    let way_out = match cli.command {
+        Some(_) => "run the command without it in a terminal",
+        None => "start `vancetope` without it in a terminal",
+    };
+    cli.general.no_ui.then_some(Nobody { why: "--no-ui asks nobody", way_out })
 }
 
 /// Why there is nobody to ask in this run; none if somebody can be asked.
@@ -373,6 +376,23 @@ mod tests {
                 assert_eq!(self.screen.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
                 seen.push(byte[0]);
             }
+        }
+    }
+
+    #[test]
+    fn no_ui_asks_nobody_whatever_the_command() {
+        use clap::Parser as _;
+        for (line, asked) in [
+            ("vancetope --no-ui", false),
+            ("vancetope --no-ui run plan.yaml", false),
+            ("vancetope tools call x --no-ui", false),
+            ("vancetope trust review --no-ui", false),
+            ("vancetope --daemon", false),
+            ("vancetope tools call x", true),
+            ("vancetope", true),
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(unattended(&cli).is_none(), asked, "{line}");
         }
     }
 

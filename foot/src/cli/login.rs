@@ -125,7 +125,12 @@ async fn pair(context: &mut Context, args: &LoginArgs, url: &Url) -> Result<u8, 
         );
     }
     if context.environment.token.is_some() {
-        screen.remark("VANCE_TOKEN is set and comes first; unset it to use what was just stored");
+        screen.remark("VANCE_TOKEN is set and comes before what was just stored: unset VANCE_TOKEN");
+    }
+    if context.environment.brain_of_variable && context.general.brain != *url {
+        let brain = context.general.brain.as_str().trim_end_matches('/');
+        screen
+            .remark(&format!("VANCE_BRAIN ({brain}) is set and comes before what was just stored: unset VANCE_BRAIN"));
     }
     screen.remark("next: `vancetope doctor` checks the rest; `vancetope` offers this machine's tools");
     Ok(EXIT_OK)

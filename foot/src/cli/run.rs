@@ -5,6 +5,7 @@
 //!   → follow: stream open → snapshot; event → change; end in sight → snapshot again → summary, exit code
 //! ```
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use super::failure::{EXIT_FAILED, Failure};
 use super::foot::LocalFoot;
 use super::interrupt::Interrupt;
 use super::progress::words;
+use super::tasks::only_on;
 use crate::api::{Answer, ApiError, Brain, Event, Follow, Notice, Submission, Submitted, Task, TaskFilter};
 
 mod file;
@@ -190,6 +192,7 @@ async fn followed<'s>(
         may_wait_at: foot.is_none().then(Instant::now),
         lost: false,
         cancelled: false,
+        named: HashSet::new(),
         no_wait: args.no_wait,
     };
     let ended = follower.until_it_ends(context, foot).await;
@@ -230,6 +233,8 @@ struct Follower<'s> {
     may_wait_at: Option<Instant>,
     lost: bool,
     cancelled: bool,
+    /// Tasks of which it was said that they wait for one client alone.
+    named: HashSet<TaskId>,
     no_wait: bool,
 }
 
@@ -320,23 +325,38 @@ impl Follower<'_> {
             (Some(change), Some(task)) if task.state == change.state => {
                 self.view.moved(&mut context.screen, &change, Some(&task))?;
                 self.tree.refresh(task);
+                self.names_its_client(context, id).await;
             }
             (change, fresh) => {
                 if let Some(change) = change {
                     self.view.moved(&mut context.screen, &change, None)?;
+                    self.names_its_client(context, id).await;
                 }
-                self.take(context, fresh.into_iter().collect())?;
+                self.take(context, fresh.into_iter().collect()).await?;
             }
         }
         Ok(())
     }
 
     /// Takes the Brain's view of some tasks and says what is new in it.
-    fn take(&mut self, context: &mut Context, tasks: Vec<Task>) -> Result<(), Failure> {
+    async fn take(&mut self, context: &mut Context, tasks: Vec<Task>) -> Result<(), Failure> {
         for change in self.tree.snapshot(tasks) {
             self.view.moved(&mut context.screen, &change, self.tree.task(&change.task_id))?;
+            self.names_its_client(context, &change.task_id).await;
         }
         Ok(())
+    }
+
+    /// Says, once, that a task waits for one client alone: any other one may come and go, and it still waits.
+    async fn names_its_client(&mut self, context: &mut Context, id: &TaskId) {
+        let Some(task) = self.tree.task(id).filter(|task| task.named_client().is_some()) else { return };
+        if self.named.contains(id) {
+            return;
+        }
+        if let Some(only) = only_on(&self.brain, task).await {
+            context.screen.remark(&format!("vancetope: {}: {only}", vance_shared::show::plain(&task.id)));
+            self.named.insert(id.clone());
+        }
     }
 
     /// One task anew. If that fails the next reading of the tree has it.
@@ -366,7 +386,7 @@ impl Follower<'_> {
         self.found(context);
         value.tasks.retain(|task| task.tree_id == self.submitted.tree_id);
         self.body = body.value().get_mut("tasks").map(Value::take).unwrap_or_default();
-        self.take(context, value.tasks)?;
+        self.take(context, value.tasks).await?;
         Ok(true)
     }
 

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 
 use super::access::{Access, NoAccess};
-use super::args::{Command, names_a_brain};
+use super::args::{Command, brain_of_variable, names_a_brain};
 use super::context::Context;
 use super::failure::Failure;
-use crate::api::{Token, is_loopback};
+use crate::api::{ApiError, Token, is_loopback};
 
 mod address;
 
 /// Longest token file that is read, in bytes: a token is a line.
 const TOKEN_FILE_BYTES: u64 = 4096;
+
+/// Where a wrong address comes from.
+const ADDRESS_IS_VARIABLE: &str = "the address is VANCE_BRAIN's; if it is not meant: unset VANCE_BRAIN";
 
 /// What the process was given besides its arguments.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,8 @@ pub struct Environment {
     pub foot_tools_dir: Option<PathBuf>,
     /// The program that guards child processes; without one this program itself.
     pub program: Option<PathBuf>,
+    /// The Brain's address is the one of `VANCE_BRAIN`.
+    pub brain_of_variable: bool,
     /// The Brain that is the project's choice: it gets no token that was meant for another one.
     pub project_brain: Option<Url>,
 }
@@ -43,7 +48,26 @@ impl Environment {
             token: std::env::var("VANCE_TOKEN").ok().filter(|t| !t.trim().is_empty()),
             foot_tools_dir: path("VANCE_FOOT_TOOLS_DIR"),
             program: None,
+            brain_of_variable: false,
             project_brain: None,
+        }
+    }
+
+    /// What to type if a variable is what leads to the wrong Brain, or the wrong token to it; `what` is what went wrong.
+    pub(super) fn to_unset(&self, what: &ApiError) -> Option<&'static str> {
+        match what {
+            ApiError::Refused { status: 401, .. } => match (self.token.is_some(), self.brain_of_variable) {
+                (true, true) => Some(
+                    "the token is VANCE_TOKEN's and the address VANCE_BRAIN's; if one of them is not meant: unset VANCE_TOKEN VANCE_BRAIN",
+                ),
+                (true, false) => Some("the token is VANCE_TOKEN's; if it is not meant: unset VANCE_TOKEN"),
+                (false, true) => Some(ADDRESS_IS_VARIABLE),
+                (false, false) => None,
+            },
+            ApiError::Unreachable { .. } | ApiError::Broken { .. } | ApiError::Strange { .. } | ApiError::Setup(_) => {
+                self.brain_of_variable.then_some(ADDRESS_IS_VARIABLE)
+            }
+            ApiError::Refused { .. } => None,
         }
     }
 
@@ -56,6 +80,7 @@ impl Environment {
 /// Takes the Brain that this home is paired with, else the one that runs from this home, unless the caller names one. A file that cannot be used stops what needs a Brain: the
 /// local one is not what the person meant.
 pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Command>) -> Result<(), Failure> {
+    context.environment.brain_of_variable = brain_of_variable(argv);
     let Some(home) = context.environment.home() else { return Ok(()) };
     if names_a_brain(argv) || !is_ours(&home) {
         return Ok(());
@@ -71,7 +96,16 @@ pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Co
             }
             Ok(())
         }
-        (Err(_), Some(Command::Packs { .. } | Command::Tools { .. } | Command::Doctor | Command::Login(_))) => Ok(()),
+        (
+            Err(_),
+            Some(
+                Command::Packs { .. }
+                | Command::Tools { .. }
+                | Command::Trust { .. }
+                | Command::Doctor
+                | Command::Login(_),
+            ),
+        ) => Ok(()),
         (Err(NoAccess::Mistakes { file, problems }), _) => Err(Failure::Mistakes { file, problems }),
         (Err(NoAccess::File { file, why } | NoAccess::Unsafe { file, why }), _) => Err(Failure::File { file, why }),
     }
@@ -115,7 +149,7 @@ fn is_ours(home: &Path) -> bool {
 fn read_token(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(TOKEN_FILE_BYTES).read_to_string(&mut text)?;
+    vance_own_file::open_linked(path)?.take(TOKEN_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 

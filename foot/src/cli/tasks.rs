@@ -90,7 +90,8 @@ async fn show(context: &mut Context, brain: &Brain, id: &TaskId) -> Result<Task,
     if context.screen.json {
         context.screen.raw(&answer.body)?;
     } else {
-        describe(context, &answer.value)?;
+        let only = only_on(brain, &answer.value).await;
+        describe(context, &answer.value, only.as_deref())?;
     }
     Ok(answer.value)
 }
@@ -106,7 +107,23 @@ async fn after(context: &mut Context, brain: &Brain, id: &TaskId) -> Result<u8, 
     Ok(EXIT_OK)
 }
 
-fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
+/// For a task that waits for a client that it names: which one, and which ones are there instead.
+pub(super) async fn only_on(brain: &Brain, task: &Task) -> Option<String> {
+    let name = plain(task.named_client()?);
+    let there = match brain.session(&task.session_id).await {
+        Ok(answer) => answer.value.clients,
+        Err(error) => {
+            tracing::debug!("the session was not read: {error}");
+            return Some(format!("only on client '{name}'"));
+        }
+    };
+    let online = there.into_iter().filter(|client| client.presence.as_deref() == Some("online"));
+    let names: Vec<String> = online.map(|client| plain(&client.name.unwrap_or(client.client_id))).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Some(format!("only on client '{name}'; connected: {names}"))
+}
+
+fn describe(context: &mut Context, task: &Task, only: Option<&str>) -> Result<(), Failure> {
     let screen = &mut context.screen;
     screen.line(&format!("task:    {} ({})", task.task_id, plain(&task.id)))?;
     screen.line(&format!("tree:    {}", task.tree_id))?;
@@ -116,7 +133,8 @@ fn describe(context: &mut Context, task: &Task) -> Result<(), Failure> {
     }
     screen.line(&format!("state:   {}", task.state.word()))?;
     if let Some(reason) = task.reason() {
-        screen.line(&format!("reason:  {}", plain(reason)))?;
+        let only = only.map(|only| format!(" ({only})")).unwrap_or_default();
+        screen.line(&format!("reason:  {}{only}", plain(reason)))?;
         if task.is_unknown() {
             screen.remark(&format!(
                 "vancetope: did the call run? Say it with `vancetope tasks resolve {} --as done|failed|retry`",

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
 use super::packs::launch::{host, launch};
-use crate::api::{CallOutput, CallRequest};
+use crate::api::{ApiError, CallOutput, CallRequest};
 use crate::control::{Answer, Reached, Request, every_foot};
 
 /// Runs the command.
@@ -213,8 +213,8 @@ pub(super) async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Re
         timeout: Some(format!("{}ms", args.timeout.as_millis())),
     };
     let answer = tokio::select! {
-        answer = brain.call(args.tool.as_str(), &request, args.timeout) => answer?,
-        _ = context.interrupts.next() => return Err(Failure::Foot("interrupted; the call goes on at the Brain".to_owned())),
+        answer = brain.call(args.tool.as_str(), &request, args.timeout) => answer.map_err(|error| cut_off(args, error))?,
+        _ = context.interrupts.next() => return Err(Failure::Foot(format!("interrupted; {}", may_run(args)))),
     };
     let done = answer.value.call.outcome.as_deref() == Some("done");
     if context.screen.json {
@@ -228,6 +228,24 @@ pub(super) async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Re
     let text = answer.value.error.map(|e| e.message).or_else(|| answer.value.result.and_then(|r| r.text));
     let message = format!("{}: {outcome}: {}", args.tool, text.unwrap_or_else(|| "no reason was given".to_owned()));
     Err(Failure::Call { code: "tool_failed".to_owned(), message })
+}
+
+/// The answer did not come, or not to its end: what became of the call is not known.
+fn cut_off(args: &CallArgs, error: ApiError) -> Failure {
+    match error {
+        ApiError::Broken { .. } => {
+            Failure::Call { code: error.code().to_owned(), message: format!("{error}; {}", may_run(args)) }
+        }
+        error => error.into(),
+    }
+}
+
+fn may_run(args: &CallArgs) -> String {
+    format!(
+        "the Brain cancels the call when it sees that nobody waits, but {} may have run, or still run; to keep a call that outlasts its caller, \
+         make it a step of a task: `vancetope run FILE`",
+        args.tool
+    )
 }
 
 fn output_of(result: &ToolResult) -> CallOutput {

@@ -18,7 +18,7 @@ pub(super) use args::{EXAMPLES, TrustCommand};
 pub(super) async fn trust(context: &mut Context, command: &TrustCommand) -> Result<u8, Failure> {
     match command {
         TrustCommand::List => list::list(context).await,
-        TrustCommand::Show { pack } => show::show(context, pack),
+        TrustCommand::Show { pack } => show::show(context, pack).await,
         TrustCommand::Review => review::review(context).await,
         TrustCommand::Revoke(args) => change::revoke(context, args).await,
         TrustCommand::Deny { pack } => change::deny(context, pack).await,

@@ -1,6 +1,5 @@
 //! The command's side.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -11,11 +10,13 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Answer, Asked, MAX_ANSWER_BYTES, Request, address, key};
+use vance_shared::show::plain;
+
+use super::{Answer, Asked, MAX_ANSWER_BYTES, Request, Waits, address, key};
 use crate::paths::shown;
 use crate::secret;
 
-/// What asks nobody is answered at once; a Foot that takes longer hangs or is stopped.
+/// What asks nobody is answered at once, and a Foot that needs longer says so all the time; one that is silent for longer hangs or is stopped.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// A Foot that starts has no socket yet, and one that ends has none any more.
 const REACHED_WITHIN: Duration = Duration::from_secs(2);
@@ -37,7 +38,7 @@ pub(crate) enum Unanswered {
     /// Its slot is held, and its socket does not answer.
     #[error("is running but cannot be reached ({0})")]
     Unreachable(io::Error),
-    #[error("did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    #[error("is running but did not answer within {} s: it hangs or is stopped", ANSWER_WITHIN.as_secs())]
     Late,
     #[error("could not be asked ({0})")]
     Failed(#[from] io::Error),
@@ -64,11 +65,10 @@ pub(crate) async fn one_foot(slot: &Path, request: &Request) -> Option<Result<An
         Err(error) => return Some(Err(Unanswered::Unreachable(error))),
     };
     let answer = match request {
-        Request::Reload => ask(stream, slot, request).await.map_err(Unanswered::from),
-        Request::Packs | Request::Stop { .. } => match timeout(ANSWER_WITHIN, ask(stream, slot, request)).await {
-            Ok(answer) => answer.map_err(Unanswered::from),
-            Err(_) => Err(Unanswered::Late),
-        },
+        Request::Reload => ask(stream, slot, request).await,
+        Request::Packs | Request::Stop { .. } => {
+            timeout(ANSWER_WITHIN, ask(stream, slot, request)).await.unwrap_or(Err(Unanswered::Late))
+        }
     };
     Some(answer)
 }
@@ -95,26 +95,44 @@ fn is_held(slot: &Path) -> bool {
     if !slot.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WITH_SOCKET)) {
         return false;
     }
-    let Ok(file) = File::open(slot.join("lock")) else { return false };
+    let Ok(file) = vance_own_file::open(&slot.join("lock")) else { return false };
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }
 
-async fn ask(stream: UnixStream, slot: &Path, request: &Request) -> io::Result<Answer> {
+async fn ask(stream: UnixStream, slot: &Path, request: &Request) -> Result<Answer, Unanswered> {
     let key = match secret::read(&key(slot)) {
         Ok(key) => key,
         // A Foot of a version without one; any other says that it wants one.
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
+        Err(error) => {
+            let why = format!("its key cannot be used: {error}; restart that Foot, which makes a new one");
+            return Err(io::Error::other(why).into());
+        }
     };
     let (input, mut output) = stream.into_split();
-    let mut line = serde_json::to_string(&Asked { key: &key, request })?;
+    let mut line = serde_json::to_string(&Asked { key: &key, request }).map_err(io::Error::from)?;
     line.push('\n');
     output.write_all(line.as_bytes()).await?;
-    let mut answer = String::new();
-    if BufReader::new(input.take(MAX_ANSWER_BYTES)).read_line(&mut answer).await? == 0 {
-        return Err(io::Error::other("it ended before it answered"));
+    let (mut input, mut told) = (BufReader::new(input.take(MAX_ANSWER_BYTES)), None);
+    loop {
+        let mut answer = String::new();
+        let Ok(read) = timeout(ANSWER_WITHIN, input.read_line(&mut answer)).await else {
+            return Err(Unanswered::Late);
+        };
+        if read? == 0 {
+            return Err(io::Error::other("it ended before it answered").into());
+        }
+        let answer: Answer =
+            serde_json::from_str(&answer).map_err(|error| io::Error::other(plain(&error.to_string())))?;
+        let Some(waits) = answer.waits else { return Ok(answer.made_plain()) };
+        if told.replace(waits) != Some(waits) {
+            let slot = slot.file_name().map(|name| plain(&name.to_string_lossy())).unwrap_or_default();
+            match waits {
+                Waits::Person => tracing::warn!("{slot}: a question waits for an answer at that Foot's own terminal"),
+                Waits::Work => tracing::info!("{slot}: packs are still starting"),
+            }
+        }
     }
-    Ok(serde_json::from_str(&answer)?)
 }
 
 #[cfg(test)]
@@ -145,7 +163,9 @@ mod tests {
         tokio::time::pause();
         let (asked, accepted) = tokio::join!(one_foot(slot.dir(), &Request::Packs), listener.accept());
         assert!(matches!(asked, Some(Err(Unanswered::Late))));
-        drop((accepted, listener, slot, local));
+        let (asked, reload) = tokio::join!(one_foot(slot.dir(), &Request::Reload), listener.accept());
+        assert!(matches!(asked, Some(Err(Unanswered::Late))), "a reload that nobody hears has an end, too");
+        drop((reload, accepted, listener, slot, local));
         assert!(one_foot(&state.join("client-0"), &Request::Packs).await.is_none());
     }
 }

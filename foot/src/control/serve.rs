@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use subtle::ConstantTimeEq as _;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use vance_shared::names::PackName;
 
-use super::{Answer, Left, MAX_REQUEST_BYTES, Request, Shown, address, key, socket};
+use super::{Answer, Left, MAX_REQUEST_BYTES, Request, Shown, Waits, address, key, socket};
 use crate::actors::loader::PackDesk;
 use crate::paths::shown;
 use crate::secret;
@@ -25,10 +25,12 @@ const MAX_AT_ONCE: usize = 16;
 const MAX_SILENT: usize = 32;
 /// A command that has connected asks at once.
 const ASK_WITHIN: Duration = Duration::from_secs(2);
+/// Between two lines that say that an answer takes long. A command takes a Foot that says nothing for much longer for stopped.
+const STILL_THERE: Duration = Duration::from_secs(2);
 /// After an accept that failed (no descriptors left, say).
 const PAUSE: Duration = Duration::from_secs(1);
 /// Who does not show the key: a program behind the sandbox, which hides it, or another version of us.
-const NO_KEY: &str = "this command does not show the Foot's key, which lies beside its socket: programs in a sandbox cannot tell a Foot what to do, and a command has to be of the Foot's own version";
+const NO_KEY: &str = "this command does not show the Foot's key, which lies beside its socket: programs in a sandbox cannot tell a Foot what to do, and a command has to be of the Foot's own version. If its control.key is gone or was replaced, restart that Foot: it makes a new one";
 
 /// A bound socket, or why there is none: a Foot without it works all the same.
 pub(crate) struct Control {
@@ -87,14 +89,22 @@ impl Control {
     pub(crate) fn serve(self, packs: PackDesk) -> Serving {
         let Self { slot, bound } = self;
         let task = bound.map(|(listener, key)| {
-            let served = accept(listener, key, Rc::new(async move |request| answer(request, &packs).await));
+            let gate = packs.gate.clone();
+            let does = Rc::new(async move |request| answer(request, &packs).await);
+            let served = accept(listener, key, does, Rc::new(async move || gate.is_asking().await));
             tokio::task::spawn_local(served).abort_handle()
         });
         Serving { slot, task }
     }
 }
 
-async fn accept(listener: UnixListener, key: String, does: Rc<impl AsyncFn(Request) -> Answer + 'static>) {
+/// `asks`: whether a question stands at the terminal.
+async fn accept(
+    listener: UnixListener,
+    key: String,
+    does: Rc<impl AsyncFn(Request) -> Answer + 'static>,
+    asks: Rc<impl AsyncFn() -> bool + 'static>,
+) {
     let (key, places) = (Rc::new(key), Rc::new(Semaphore::new(MAX_AT_ONCE)));
     let mut silent: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
@@ -110,8 +120,9 @@ async fn accept(listener: UnixListener, key: String, does: Rc<impl AsyncFn(Reque
                 let (tell, told) = oneshot::channel();
                 silent.push_back(tell);
                 let (key, places, does) = (Rc::clone(&key), Rc::clone(&places), Rc::clone(&does));
+                let asks = Rc::clone(&asks);
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = one(stream, told, &key, &places, &*does).await {
+                    if let Err(error) = one(stream, told, &key, &places, &*does, &*asks).await {
                         tracing::debug!("a command of this home was not answered: {error}");
                     }
                 });
@@ -131,6 +142,7 @@ async fn one(
     key: &str,
     places: &Semaphore,
     does: &impl AsyncFn(Request) -> Answer,
+    asks: &impl AsyncFn() -> bool,
 ) -> io::Result<()> {
     let me = nix::unistd::geteuid().as_raw();
     if stream.peer_cred()?.uid() != me {
@@ -152,9 +164,24 @@ async fn one(
     };
     let answer = match read {
         Some(why) => refused(why),
-        None => served(&line, key, places, does).await,
+        None => {
+            let mut served = std::pin::pin!(served(&line, key, places, does));
+            loop {
+                match tokio::time::timeout(STILL_THERE, &mut served).await {
+                    Ok(answer) => break answer,
+                    Err(_) => {
+                        let waits = Some(if asks().await { Waits::Person } else { Waits::Work });
+                        send(&mut output, &Answer { ok: true, waits, ..Answer::default() }).await?;
+                    }
+                }
+            }
+        }
     };
-    let mut text = serde_json::to_string(&answer).map_err(io::Error::other)?;
+    send(&mut output, &answer).await
+}
+
+async fn send(output: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> io::Result<()> {
+    let mut text = serde_json::to_string(answer).map_err(io::Error::other)?;
     text.push('\n');
     output.write_all(text.as_bytes()).await
 }
@@ -214,7 +241,7 @@ mod tests {
             }
             Answer { ok: true, ..Answer::default() }
         });
-        tokio::task::spawn_local(accept(listener, key, does));
+        tokio::task::spawn_local(accept(listener, key, does, Rc::new(async || true)));
         done
     }
 
@@ -291,6 +318,47 @@ mod tests {
             let answer = one_foot(slot, &Request::Reload).await.unwrap().unwrap();
             assert!(answer.error.as_deref().is_some_and(|why| why.contains("are under way")), "{answer:?}");
             many.iter().for_each(tokio::task::JoinHandle::abort);
+        });
+    }
+
+    /// What is of another version, or took the socket's place, says what it likes.
+    #[test]
+    fn a_foot_that_asks_somebody_is_waited_for_and_what_it_says_is_safe_to_print() {
+        story(async |slot| {
+            let (listener, key) = Control::open(slot).bound.unwrap();
+            let does = Rc::new(async move |_| {
+                tokio::time::sleep(STILL_THERE * 2).await;
+                let evil = "\u{1b}[2J\u{202e}".to_owned();
+                let left = Left { pack: evil.clone(), file: evil.clone(), reason: evil.clone() };
+                let (summary, error) = (Some(format!("1 \u{2192} {evil}")), Some(evil));
+                Answer { ok: true, summary, error, left_out: vec![left], ..Answer::default() }
+            });
+            tokio::task::spawn_local(accept(listener, key.clone(), does, Rc::new(async || true)));
+            let asked = serde_json::json!({"key": key, "do": "reload"}).to_string() + "\n";
+            let first = says(UnixStream::connect(socket(slot)).await.unwrap(), &asked).await;
+            assert_eq!((first.ok, first.waits), (true, Some(Waits::Person)));
+            let answer = one_foot(slot, &Request::Reload).await.unwrap().unwrap();
+            let text = format!("{:?}{:?}{:?}", answer.summary, answer.error, answer.left_out);
+            assert!(text.contains('\u{2192}') && answer.left_out[0].reason.is_ascii(), "{text}");
+            assert!(answer.summary.unwrap().chars().all(|c| c == '\u{2192}' || (' '..='~').contains(&c)));
+        });
+    }
+
+    #[test]
+    fn a_key_that_is_gone_or_replaced_under_a_running_foot_has_a_way_out() {
+        story(async |slot| {
+            foot(slot, false);
+            for text in [None, Some("x".repeat(50)), Some(String::new())] {
+                std::fs::remove_file(key(slot)).unwrap_or_default();
+                if let Some(text) = &text {
+                    std::fs::write(key(slot), text).unwrap();
+                }
+                let said = match one_foot(slot, &Request::Reload).await.unwrap() {
+                    Ok(answer) => answer.error.unwrap(),
+                    Err(why) => why.to_string(),
+                };
+                assert!(said.contains("restart that Foot"), "{text:?}: {said}");
+            }
         });
     }
 }

@@ -1,19 +1,21 @@
 //! `audit/trust.jsonl`: every decision, appended under a lock, each line with the hash of the one before it; and `audit/trust.end`, which says how far
 //! it went.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
 use vance_shared::gate::audit::{self, End, Line};
 
 use crate::paths::shown;
-use vance_own_file::replace;
+use vance_own_file::{open, open_with, replace};
 
 /// Beyond this the log begins anew, and the one before it is kept as `trust.jsonl.1`: a hundred thousand decisions are more than a person makes.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// Longest record of the end: two numbers and a hash.
+const MAX_END_BYTES: u64 = 4 * 1024;
 /// What the last entry lies in: a prompt is 4 KiB, and escapes make it longer.
 const TAIL_BYTES: u64 = 256 * 1024;
 
@@ -40,19 +42,21 @@ impl Log {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let mut file = self.lock()?;
         if file.metadata()?.len() > MAX_BYTES {
-            self.write_end(&End::default())?;
+            self.write_end(&End::default());
             std::fs::rename(&self.file, self.file.with_extension("jsonl.1"))?;
             file = self.lock()?;
         }
         let before = file.metadata()?.len();
         let tail = tail(&mut file, before)?;
-        let (end, cut) = match self.read_end()? {
-            Some(end) => (end.clone(), end.continues(before, &tail).err()),
+        let (end, cut) = match self.read_end() {
+            Ok(Some(end)) => (end.clone(), end.continues(before, &tail).err()),
             // So that a first line without it is never one that a crash left.
-            None if before == 0 => (self.write_end(&End::default()).map(|()| End::default())?, None),
-            None => {
-                (End::default(), Some(format!("nothing says how far the log went: {} is gone", shown(&self.end()))))
+            Ok(None) if before == 0 => {
+                self.write_end(&End::default());
+                (End::default(), None)
             }
+            Ok(None) => (End::default(), Some(self.unknown("is gone"))),
+            Err(why) => (End::default(), Some(why)),
         };
         // What was cut off is no part of what follows.
         let end = if cut.is_some() { End::default() } else { end };
@@ -60,30 +64,41 @@ impl Log {
         let text = audit::append(&tail, cut.as_deref(), line).map_err(io::Error::other)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        self.write_end(&end.and(&(since + &text), before + text.len() as u64))
+        self.write_end(&end.and(&(since + &text), before + text.len() as u64));
+        Ok(())
     }
 
     /// The whole log.
     pub fn read(&self) -> io::Result<String> {
-        match File::open(&self.file) {
+        match open(&self.file) {
             Ok(mut file) => text_from(&mut file, 0),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
             Err(error) => Err(error),
         }
     }
 
-    /// How far the log went when something was last written to it; none if nothing says so.
-    pub fn read_end(&self) -> io::Result<Option<End>> {
-        match std::fs::read_to_string(self.end()) {
-            Ok(text) => Ok(serde_json::from_str(&text).ok()),
+    /// How far the log went when something was last written to it; none if the record is not there. The error says why nothing tells how far: what is in
+    /// the record's place is none, so that decisions may be missing. It never stops the log.
+    pub fn read_end(&self) -> Result<Option<End>, String> {
+        let mut text = String::new();
+        match open(&self.end()).and_then(|file| file.take(MAX_END_BYTES).read_to_string(&mut text)) {
+            Ok(_) => End::parse(&text).map(Some).ok_or_else(|| self.unknown("is no record of that")),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(self.unknown(&format!("cannot be read ({error})"))),
         }
     }
 
-    /// Under the log's lock.
-    fn write_end(&self, end: &End) -> io::Result<()> {
-        replace(&self.end(), &serde_json::to_string(end).map_err(io::Error::other)?)
+    /// Why the log's length proves nothing.
+    fn unknown(&self, why: &str) -> String {
+        format!("nothing says how far the log went: {} {why}", shown(&self.end()))
+    }
+
+    /// Under the log's lock. Without it the next line notes that nothing says how far the log went.
+    fn write_end(&self, end: &End) {
+        let written = serde_json::to_string(end).map_err(io::Error::other).and_then(|text| replace(&self.end(), &text));
+        if let Err(error) = written {
+            tracing::warn!("{}: {error}; move away what is in its place", shown(&self.end()));
+        }
     }
 
     fn end(&self) -> PathBuf {
@@ -93,13 +108,7 @@ impl Log {
     /// Opens the log as its only writer.
     fn lock(&self) -> io::Result<Flock<File>> {
         loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .custom_flags(OFlag::O_NOFOLLOW.bits())
-                .open(&self.file)?;
+            let file = open_with(File::options().read(true).append(true).create(true), &self.file)?;
             let locked = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| io::Error::from(errno))?;
             // Another writer may have begun a new log while we waited.
             if same_file(&locked, &self.file)? {
@@ -206,6 +215,45 @@ mod tests {
         log.append(line("b")).unwrap();
         assert_eq!(events(&log), [Event::AllowedOnce; 2]);
         assert_eq!(log.read_end().unwrap().unwrap().lines, 2);
+    }
+
+    #[test]
+    fn whatever_is_in_the_place_of_the_record_of_the_end_the_log_goes_on_and_says_so() {
+        type Put = fn(&Path) -> io::Result<()>;
+        let cases: [(&str, Put, bool); 7] = [
+            ("no text", |end| std::fs::write(end, [0xff; 9]), true),
+            ("huge numbers", |end| std::fs::write(end, r#"{"lines":18446744073709551615,"bytes":0}"#), true),
+            (
+                "huge numbers of both",
+                |end| std::fs::write(end, r#"{"lines":18446744073709551615,"bytes":18446744073709551615}"#),
+                true,
+            ),
+            ("too long", |end| std::fs::write(end, " ".repeat(9000)), true),
+            ("a link", |end| std::os::unix::fs::symlink(end, end), true),
+            ("a pipe", |end| nix::unistd::mkfifo(end, nix::sys::stat::Mode::S_IRWXU).map_err(io::Error::from), true),
+            ("a folder", |end| std::fs::create_dir(end), false),
+        ];
+        for (what, put, heals) in cases {
+            let home = tempfile::tempdir().unwrap();
+            let log = Log::new(home.path());
+            ["a", "b"].iter().for_each(|pack| log.append(line(pack)).unwrap());
+            std::fs::remove_file(log.end()).unwrap();
+            put(&log.end()).unwrap();
+            ["c", "d"].iter().for_each(|pack| log.append(line(pack)).unwrap());
+            let events = events(&log);
+            let (cuts, lines) = (events.iter().filter(|event| **event == Event::Cut).count(), events.len());
+            assert_eq!((cuts, lines), if heals { (1, 5) } else { (2, 6) }, "{what}: {events:?}");
+            assert_eq!(log.read_end().is_ok(), heals, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_log_holds_up_nobody() {
+        let home = tempfile::tempdir().unwrap();
+        let log = Log::new(home.path());
+        std::fs::create_dir(log.file().parent().unwrap()).unwrap();
+        nix::unistd::mkfifo(log.file(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(log.append(line("a")).is_err() && log.read().is_err());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use vance_own_file::{Distrust, Own};
+use vance_own_file::{Distrust, Found, Own};
 use vance_shared::gate::Project;
-use vance_shared::gate::pins::{Drift, PinBook, Pins};
+use vance_shared::gate::pins::{Drift, Met, PinBook, Pins};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
 use vance_shared::tool::ToolSpec;
@@ -41,24 +41,26 @@ impl PinStore {
 
     /// Pins a pack's tools at its first start; later says how they differ, and keeps what they say now for a review. Touches the disk.
     pub fn check(&self, origin: Origin, pack: &PackName, tools: &[ToolSpec]) -> Result<Drift, Distrust> {
-        let now = Pins::of(tools);
+        let (now, of) = (Pins::of(tools), self.of(origin));
+        let meet = |pins: &PinBook, seen: &PinBook| Met::of(origin, pins.get(of, pack), seen.get(of, pack), &now);
+        let (pins, seen) = (read(&self.pins)?, read(&self.seen)?);
+        let met = meet(&pins, &seen);
         // Nearly always nothing has changed, and nobody has to wait for a lock.
-        let pinned = read(&self.pins)?.get(self.of(origin), pack).is_some_and(|pinned| *pinned == now);
-        if pinned && read(&self.seen)?.get(self.of(origin), pack).is_none() {
-            return Ok(Drift::default());
+        let waits = seen.get(of, pack).cloned().unwrap_or_default();
+        if pins.get(of, pack) == Some(&met.pinned) && waits == met.waits {
+            return Ok(met.drift);
         }
-        let drift = edit(&self.pins, |book| match book.get(self.of(origin), pack) {
-            Some(pinned) => pinned.compare(&now),
-            None => {
-                book.set(self.of(origin), pack, now.clone());
-                Drift::default()
-            }
-        })?;
-        edit(&self.seen, |book| match drift.is_empty() {
-            true => book.forget(self.of(origin), pack),
-            false => book.set(self.of(origin), pack, now),
-        })?;
-        Ok(drift)
+        edit(&self.pins, |pins| {
+            edit(&self.seen, |seen| {
+                let Met { pinned, waits, drift } = meet(pins, seen);
+                pins.set(of, pack, pinned);
+                match waits.is_empty() {
+                    true => seen.forget(of, pack),
+                    false => seen.set(of, pack, waits),
+                }
+                drift
+            })
+        })?
     }
 
     /// How a pack's tools differ from their pins, as far as they were seen. Nothing differs if nothing waits.
@@ -68,19 +70,28 @@ impl PinStore {
         Ok(pair.map(|(pinned, seen)| Waiting { drift: pinned.compare(seen), seen: seen.clone() }).unwrap_or_default())
     }
 
-    /// Accepts what a pack's tools said when somebody was shown it. False, and nothing is accepted, if they say something else by now.
-    pub fn accept(&self, origin: Origin, pack: &PackName, shown: &Waiting) -> Result<bool, Distrust> {
-        let is_as_shown = edit(&self.seen, |book| {
-            let is_as_shown = book.get(self.of(origin), pack) == Some(&shown.seen);
-            if is_as_shown {
-                book.forget(self.of(origin), pack);
-            }
-            is_as_shown
-        })?;
-        if is_as_shown {
-            edit(&self.pins, |book| book.set(self.of(origin), pack, shown.seen.clone()))?;
-        }
-        Ok(is_as_shown)
+    /// Accepts what a pack's tools said when somebody was shown it. False, and nothing is accepted, if they say something else by now. `note` writes it
+    /// into the log, before it counts.
+    pub fn accept(
+        &self,
+        origin: Origin,
+        pack: &PackName,
+        shown: &Waiting,
+        note: impl FnOnce(),
+    ) -> Result<bool, Distrust> {
+        let of = self.of(origin);
+        edit(&self.pins, |pins| {
+            edit(&self.seen, |seen| {
+                let is_as_shown = seen.get(of, pack) == Some(&shown.seen);
+                if is_as_shown {
+                    note();
+                    let pinned = pins.get(of, pack).cloned().unwrap_or_default();
+                    pins.set(of, pack, pinned.with(shown.seen.clone()));
+                    seen.forget(of, pack);
+                }
+                is_as_shown
+            })
+        })?
     }
 
     /// Forgets a pack: its next start is its first one.
@@ -112,7 +123,9 @@ impl PinStore {
 }
 
 fn read(file: &Own) -> Result<PinBook, Distrust> {
-    parse(file, file.read()?.text.as_deref())
+    let Found { text, notices } = file.read()?;
+    notices.iter().for_each(|notice| tracing::warn!("NOTICE: {notice}"));
+    parse(file, text.as_deref())
 }
 
 fn edit<T>(file: &Own, change: impl FnOnce(&mut PinBook) -> T) -> Result<T, Distrust> {
@@ -160,20 +173,29 @@ mod tests {
         let pack = PackName::parse("p").unwrap();
         let check = |tools: &[ToolSpec]| store.check(Origin::Project, &pack, tools).unwrap();
         assert!(check(&[tool("p__a", "reads"), tool("p__b", "b")]).is_empty(), "the first start pins");
-        assert!(!store.accept(Origin::Project, &pack, &Waiting::default()).unwrap());
+        let accept = |shown: &Waiting| store.accept(Origin::Project, &pack, shown, || ()).unwrap();
+        assert!(!accept(&Waiting::default()));
         let changed = [tool("p__a", "reads and sends away"), tool("p__c", "c")];
         let drift = check(&changed);
-        assert_eq!(drift.summary(), "new: p__c; changed: p__a; gone: p__b");
+        assert_eq!(drift.summary(), "new: p__c; changed: p__a");
         let shown = store.waiting(Origin::Project, &pack).unwrap();
         assert_eq!(shown.drift, drift);
         assert!(drift.withholds(Origin::Project, "p__a") && !drift.withholds(Origin::Global, "p__a"));
         // The same names, something else behind one of them, while the question stands there.
         assert_eq!(check(&[tool("p__a", "reads and deletes"), tool("p__c", "c")]), drift);
-        assert!(!store.accept(Origin::Project, &pack, &shown).unwrap(), "nobody was shown that");
+        assert!(!accept(&shown), "nobody was shown that");
         assert_eq!(store.waiting(Origin::Project, &pack).unwrap().drift, drift);
         check(&changed);
-        assert!(store.accept(Origin::Project, &pack, &shown).unwrap());
+        assert!(check(&[]).is_empty(), "another process is offered nothing");
+        assert_eq!(store.waiting(Origin::Project, &pack).unwrap(), shown, "and what waits still waits");
+        assert!(accept(&shown));
         assert!(check(&changed).is_empty());
+        assert!(check(&[tool("p__b", "b")]).is_empty(), "what was pinned stays so while it is not offered");
+        assert!(
+            check(&[tool("p__b", "something else")]).changed.contains("p__b"),
+            "and is compared when it comes back"
+        );
+        check(&[tool("p__b", "b")]);
         assert!(check(&[tool("p__a", "reads")]).changed.contains("p__a"));
         assert!(
             !check(&changed).changed.contains("p__a")

@@ -39,7 +39,12 @@ fn word(verdict: &Verdict) -> &'static str {
 fn allow(trust: &Trust, plan: &LaunchPlan) {
     let (Verdict::Ask(question), _) = trust.judge(plan.clone(), &Once::default(), None) else { panic!("does not ask") };
     let (_, entry) = question.answered(gate::Answer::Always, &today()).unwrap();
-    trust.remember(&entry.unwrap()).unwrap();
+    assert_eq!(remember(trust, plan, &entry.unwrap()).unwrap(), Counts::Yes);
+}
+
+fn remember(trust: &Trust, plan: &LaunchPlan, entry: &Entry) -> Result<Counts, Distrust> {
+    let digest = entry.digest.unwrap();
+    trust.remember(&Yes { event: Event::AllowedAlways, plan, digest, entry: Some(entry) }, Event::NotAsked)
 }
 
 fn judged(trust: &Trust, plan: &LaunchPlan) -> &'static str {
@@ -133,7 +138,7 @@ fn a_home_or_a_store_that_came_with_the_project_vouches_for_nothing() {
         assert_eq!((word(&verdict), reading.distrust.is_some()), ("ask", why), "{}", home.display());
         let Verdict::Ask(question) = verdict else { panic!("asked") };
         let (_, entry) = question.answered(gate::Answer::Always, &today()).unwrap();
-        assert_eq!(trust.remember(&entry.unwrap()).is_err(), why);
+        assert_eq!(remember(&trust, &pack, &entry.unwrap()).is_err(), why);
         trust.record(Event::Refused, Some(&pack), None, None);
         assert_eq!(trust.log().file().exists(), !why, "nothing is written into the project");
     }
@@ -159,10 +164,11 @@ fn whose_a_home_is() {
     symlink(dir.path().join("tree/a/.vancetope"), dir.path().join("linked")).unwrap();
     for (home, here, want, odd) in [
         ("tree/.vancetope", "tree/sub", false, true),
-        ("tree/a/.vancetope", "tree/sub", false, false),
+        ("tree/a/.vancetope", "tree/sub", false, true),
         ("tree/a/.vancetope/x", "plain", false, false),
         ("linked", "plain", false, false),
         ("tree/home", "plain", true, false),
+        ("tree/home", "tree/sub", true, true),
         ("plain/.vancetope", "plain", false, false),
         // Unpacked, or made for a service.
         ("plain/.vancetope", "plain/sub", true, true),

@@ -38,6 +38,21 @@ fn a_call_starts_the_pack_that_it_needs_and_no_other() {
 }
 
 #[test]
+fn what_is_wrong_is_said_once_beside_the_result_of_a_tools_command() {
+    let place = place();
+    place.put("go", "");
+    place.put("project/.vancetope/trusted-packs.yaml", "");
+    place.put("vance/foot-tools/broken.json", "{");
+    for words in [&["tools", "list"][..], &["tools", "call", "one__work"]] {
+        let ended = place.run(words);
+        let warned = |text: &str| ended.err.lines().filter(|line| line.contains("WARN") && line.contains(text)).count();
+        assert_eq!((ended.exit, warned("trusted-packs.yaml has no effect")), (0, 1), "{ended:?}");
+        assert_eq!(warned("broken"), 0, "the summary says it: {ended:?}");
+        assert_eq!(ended.err.contains("skipped: broken"), words[1] == "list", "{ended:?}");
+    }
+}
+
+#[test]
 fn a_pack_that_was_allowed_once_is_listed_as_that_while_it_runs() {
     let place = place();
     let pack = place.read("vance/foot-tools/one.json").replace("\"one\"", "\"theirs\"");
@@ -56,9 +71,11 @@ fn a_pack_that_was_allowed_once_is_listed_as_that_while_it_runs() {
     assert_eq!(state(), "once");
     terminal.types("/trust\r");
     terminal.until("the list", |rows| rows.iter().any(|row| row.contains("theirs") && row.contains("once")));
+    assert_eq!(place.run(&["trust", "show", "theirs", "--json"]).json()["state"], "once");
     terminal.types("/quit\r");
     assert_eq!(terminal.leaves().0, 0);
     assert_eq!(state(), "waits");
+    assert_eq!(place.run(&["trust", "show", "theirs", "--json"]).json()["state"], "waits");
 }
 
 #[test]
@@ -76,5 +93,5 @@ fn how_far_a_call_is_shows_at_a_terminal_and_nowhere_else() {
     let place = place();
     place.put("go", "");
     let piped = place.run(&["tools", "call", "one__work"]);
-    assert!(piped.exit == 0 && piped.err.is_empty(), "{piped:?}");
+    assert!(piped.exit == 0 && !piped.err.contains("one__work"), "{piped:?}");
 }

@@ -109,6 +109,7 @@ fn what_would_be_written_is_shown_and_only_a_yes_writes_it() {
         let (exit, text) = sit_down(command).answers(keys);
         assert_eq!(exit, 0, "{keys:?}: {text}");
         assert!(text.contains("Write 2 pack(s) to"), "{text}");
+        assert_eq!(text.contains("that is not one of 1, 3: no"), keys == "yes\n", "{text}");
         assert_eq!(place.path("vance/foot-tools/filesystem.json").exists(), written, "{keys:?}: {text}");
     }
 }
@@ -144,6 +145,17 @@ fn packs_that_are_there_stay_until_somebody_insists() {
         .run(&["packs", "import", "--from", "claude-desktop", "--only", "My GitHub", "--dry-run", "--json"])
         .json();
     assert_eq!(actions(&one), ["unchanged"], "{one}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error_also_beside_one_that_is() {
+    let place = Place::new();
+    let file = place.put("mcp.json", r#"{"mcpServers": {"good": {"command": "a"}}}"#);
+    let words = ["packs", "import", file.to_str().unwrap(), "--yes", "--only", "good", "--only", "nosuch"];
+    let ended = place.run(&words);
+    assert!(ended.exit == 2 && ended.err.contains("nosuch") && ended.err.contains("good"), "{ended:?}");
+    assert!(!place.path("vance/foot-tools/good.json").exists());
+    assert_eq!(place.run(&words[..6]).exit, 0);
 }
 
 #[test]

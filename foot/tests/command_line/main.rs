@@ -4,6 +4,7 @@
 mod asked_by_servers;
 mod asking;
 mod calling;
+mod consenting;
 mod fake_brain;
 mod harness;
 mod import;

@@ -41,6 +41,30 @@ async fn what_only_a_person_can_end_says_what_to_type() {
 }
 
 #[tokio::test]
+async fn a_task_that_waits_for_a_named_client_says_which_and_who_is_there() {
+    let brain = FakeBrain::start();
+    brain.has_tasks(&["a running", "b running"]);
+    let reason = json!({"blocked_reason": "Waiting for Client for Tool: t", "client": "latop"});
+    brain.moves("a", "blocked", reason.clone());
+    let none = vancetope(&brain, "tasks show task_a").await;
+    assert!(none.out.contains("Tool: t (only on client 'latop'; connected: none)"), "{none:?}");
+    let clients = json!([{"client_id": "foot_1", "name": "vm", "presence": "online"}]);
+    let session = json!({"session_id": "sess_1", "clients": clients});
+    brain.answers("GET /api/v1/sessions/sess_1", 200, session.clone());
+    let shown = vancetope(&brain, "tasks show task_a").await;
+    assert!(shown.out.contains("(only on client 'latop'; connected: vm)"), "{shown:?}");
+    brain.moves("b", "blocked", json!({"blocked_reason": "Waiting for Client for Tool: t"}));
+    let any = vancetope(&brain, "tasks show task_b").await;
+    assert!(any.exit == 0 && !any.out.contains("only on"), "{any:?}");
+    brain.moves("b", "completed", json!({}));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("plan.yaml");
+    std::fs::write(&file, "tasks: []\n").unwrap();
+    let run = vancetope(&brain, &format!("run {} --no-tools --no-wait", file.display())).await;
+    assert_eq!((run.exit, run.err.matches("a: only on client 'latop'; connected: ").count()), (3, 1), "{run:?}");
+}
+
+#[tokio::test]
 async fn without_a_token_none_was_sent_and_with_a_wrong_one_it_is_the_token() {
     let brain = FakeBrain::start();
     let home = tempfile::tempdir().unwrap();

@@ -113,6 +113,42 @@ fn a_pack_without_a_login_says_why_and_one_that_has_none_is_told_so() {
 }
 
 #[test]
+fn where_a_wrong_address_or_token_came_from_is_said_with_what_to_type() {
+    let (place, brain) = (Place::new(), FakeBrain::start());
+    let run = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = place.program(words);
+        command.envs(variables.iter().copied());
+        ended(command, "")
+    };
+    let (url, nowhere) = (brain.url(), ("VANCE_BRAIN", "http://127.0.0.1:1"));
+    for (words, variables, said) in [
+        (&["tasks"][..], &[nowhere][..], "unset VANCE_BRAIN"),
+        (&["tasks"], &[("VANCE_BRAIN", url.as_str()), ("VANCE_TOKEN", "wrong")], "unset VANCE_TOKEN VANCE_BRAIN"),
+        (&["tasks", "--brain", &url], &[nowhere, ("VANCE_TOKEN", "wrong")], "unset VANCE_TOKEN"),
+        (&["doctor"], &[nowhere], "unset VANCE_BRAIN"),
+        (&["doctor", "--brain", &url], &[("VANCE_TOKEN", "wrong")], "unset VANCE_TOKEN"),
+        (&["login", &url, "--token", TOKEN], &[nowhere, ("VANCE_TOKEN", "x")], "stored: unset VANCE_TOKEN"),
+        (&["login", &url, "--token", TOKEN], &[nowhere], "(http://127.0.0.1:1) is set and comes before"),
+    ] {
+        let ended = run(words, variables);
+        assert!((ended.out.clone() + &ended.err).contains(said), "{words:?} {variables:?}: {ended:?}");
+    }
+    for words in [&["tasks", "--brain", "http://127.0.0.1:1"][..], &["doctor", "--brain", "http://127.0.0.1:1"]] {
+        let ended = run(words, &[nowhere]);
+        assert!(!(ended.out.clone() + &ended.err).contains("unset"), "the flag's own: {ended:?}");
+    }
+}
+
+#[test]
+fn a_root_that_is_no_folder_is_said_with_its_line() {
+    let place = Place::new();
+    let file = place.put("vance/permissions.yaml", "roots:\n- .\n- /nowhere/at/all\n");
+    let doctor = run(&place, &["doctor"], "");
+    let said = format!("{}:3: `roots`: /nowhere/at/all does not exist", file.display());
+    assert!(doctor.exit == 1 && doctor.out.contains(&said), "{doctor:?}");
+}
+
+#[test]
 fn a_broken_login_stops_what_needs_the_brain_and_nothing_else() {
     let place = Place::new();
     let file = place.put("vance/access.yaml", "brain: https://b.example\ntoken: x\ntokn: y\n");

@@ -258,7 +258,7 @@ async fn writing_asks_and_without_anybody_the_answer_is_no() {
     let message =
         world.fails("write_local_file", json!({"path": "out/a.txt", "content": "x"}), "permission_denied").await;
     assert!(
-        message.contains("- {write: out/a.txt}") && message.contains("permissions.yaml") && message.contains("nobody"),
+        message.contains("/project/out/a.txt}` under `allow:`") && message.contains("permissions.yaml") && message.contains("nobody"),
         "{message}"
     );
     assert!(!world.project.join("out").exists());
@@ -275,7 +275,7 @@ async fn a_person_can_say_yes_and_no_and_a_cancel_takes_the_question_back() {
     let world = World::with("", Some(yes.clone()));
     world.done("write_local_file", json!({"path": "a", "content": "x"})).await;
     let question = yes.asked.lock().unwrap().pop().unwrap();
-    assert!(question.what.contains("/project/a'") && question.remedy.contains("- {write: a}"), "{question:?}");
+    assert!(question.what.contains("/project/a'") && question.remedy.contains("/project/a}` under"), "{question:?}");
 
     let world = World::with("deny: [{write: b}]", Some(Person::who_says(Some(false))));
     assert!(

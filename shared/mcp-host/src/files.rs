@@ -1,6 +1,6 @@
 //! The content of local files that a pack hands to the program it starts: looked at when consent is asked for, and again around the start.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,19 @@ pub fn shown(plan: LaunchPlan, project: Option<&Path>, packs: &Path) -> LaunchPl
     crate::rest::with_base(plan, project, packs)
 }
 
-/// Hashes those of the paths that are files. A link inside the project is refused: what it leads to can change without a trace.
+/// The files that one pack's command may name, together: a second of hashing.
+const MAX_PACK_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Hashes those of the paths that are files, once their sizes are known to be in bounds. A link inside the project is refused: what it leads to can change without a trace.
 pub fn hash(paths: &[PathBuf], project: &Project) -> Result<Vec<FileHash>, Unhashable> {
+    let sizes = paths.iter().filter_map(|path| path.metadata().ok().filter(Metadata::is_file)).map(|meta| meta.len());
+    let bytes = sizes.fold(0, u64::saturating_add);
+    if bytes > MAX_PACK_BYTES {
+        let why = format!(
+            "have {bytes} bytes together, and at most {MAX_PACK_BYTES} are hashed; name fewer or smaller ones, or move the pack to your own"
+        );
+        return Err(Unhashable { file: "the files that its command names".to_owned(), why });
+    }
     paths.iter().filter_map(|path| one(path, project).transpose()).collect()
 }
 
@@ -69,6 +80,14 @@ fn one(path: &Path, project: &Project) -> Result<Option<FileHash>, Unhashable> {
         Err(_) if !is_theirs => return Ok(None),
         Err(error) => return Err(refused(format!("cannot be read: {error}"))),
     };
+    let bytes = file.metadata().map(|meta| meta.len()).unwrap_or_default();
+    if bytes > gate::MAX_HASHED_BYTES {
+        let why = format!(
+            "has {bytes} bytes, and at most {} are hashed; name a smaller one, or move the pack to your own",
+            gate::MAX_HASHED_BYTES
+        );
+        return Err(refused(why));
+    }
     FileHash::read(path, file).map(Some).map_err(|error| refused(format!("cannot be hashed: {error}")))
 }
 
@@ -120,6 +139,8 @@ pub enum Moment {
     Before,
     /// It runs, and may have made files of its own by now.
     After,
+    /// It has said what it offers, so an interpreter has read its script by now; data that it was handed may have changed.
+    Listed,
 }
 
 /// Whether a launch still finds the files that consent was given to. The error says what is different.
@@ -136,9 +157,13 @@ pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>, moment: Mom
     let differs = |one: &[FileHash], other: &[FileHash]| one.iter().find(|file| !other.contains(file)).cloned();
     let new = match moment {
         Moment::Before => differs(&now, launch.files()),
-        Moment::After => None,
+        Moment::After | Moment::Listed => None,
     };
-    match new.or_else(|| differs(launch.files(), &now)) {
+    let allowed: Vec<FileHash> = match moment {
+        Moment::Before | Moment::After => launch.files().to_vec(),
+        Moment::Listed => launch.files().iter().filter(|file| !gate::is_data(&file.path)).cloned().collect(),
+    };
+    match new.or_else(|| differs(&allowed, &now)) {
         None => Ok(()),
         Some(file) => {
             let path = file.path.strip_prefix(project.dir()).unwrap_or(&file.path);
@@ -152,6 +177,23 @@ pub fn unchanged(launch: &TrustedLaunch, project_dir: Option<&Path>, moment: Mom
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn what_is_too_large_is_refused_by_its_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let project = Project::new(&root).unwrap();
+        let sparse = |name: &str, bytes: u64| {
+            File::create(root.join(name)).unwrap().set_len(bytes).unwrap();
+            root.join(name)
+        };
+        let large = sparse("large", gate::MAX_HASHED_BYTES + 1);
+        let many: Vec<PathBuf> = (0..5).map(|n| sparse(&format!("many-{n}"), gate::MAX_HASHED_BYTES)).collect();
+        for (paths, why) in [(vec![large], "large has 67108865 bytes"), (many, "bytes together")] {
+            let said = hash(&paths, &project).unwrap_err().to_string();
+            assert!(said.contains(why) && said.contains("move the pack to your own"), "{said}");
+        }
+    }
 
     #[test]
     fn files_are_hashed_links_and_pipes_of_the_project_are_refused_and_the_rest_does_not_matter() {

@@ -16,6 +16,7 @@ use crate::auth::Store;
 use crate::budget::SLOW_RETRY;
 use crate::conn::Ask;
 use crate::env;
+use crate::files::Moment;
 use crate::handle::{HostEvent, HostState};
 use crate::lane::Reply;
 use crate::link::{self, Link, Reach, Refused};
@@ -100,6 +101,11 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
             return lost.map_or(End::Stopped, |(why, hopeless)| never_up(why, hopeless));
         }
     };
+    // Only now an interpreter has surely read its script: what stood in its place after the start may be what runs.
+    if let Err(why) = link::as_allowed(shared.launch(), shared.env(), Moment::Listed).await {
+        link.kill().await;
+        return never_up(format!("{why}; it was killed"), true);
+    }
     for warning in &warnings {
         tracing::warn!(pack = %shared.plan().pack, "{warning}");
     }

@@ -128,7 +128,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
 }
 
 /// Whether what consent was given to is still what would run.
-async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv, moment: Moment) -> Result<(), String> {
+pub(crate) async fn as_allowed(launch: &TrustedLaunch, env: &HostEnv, moment: Moment) -> Result<(), String> {
     if launch.digest().is_none() {
         return Ok(());
     }
@@ -318,6 +318,11 @@ impl Link {
         self.body.ended().await
     }
 
+    /// Ends it at once: nothing that it still has to say or do is wanted. Returns when nothing of it is left.
+    pub(crate) async fn kill(mut self) {
+        self.body.close_after(Duration::ZERO, Duration::ZERO).await;
+    }
+
     /// Ends it: politely if it was asked to stop, quickly if it failed. Returns when nothing of it is left.
     pub(crate) async fn close(mut self, politely: bool) {
         let grace = if politely { GRACE } else { SHORT_GRACE };
@@ -356,9 +361,13 @@ impl Body {
     }
 
     async fn close(&mut self, grace: Duration) {
+        self.close_after(FAREWELL, grace).await;
+    }
+
+    async fn close_after(&mut self, farewell: Duration, grace: Duration) {
         let Self::Child { child, pipes, .. } = self else { return };
         pipes.close_input.cancel();
-        let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
+        let ended = match tokio::time::timeout(farewell, child.wait()).await {
             Ok(exit) => exit,
             Err(_) => child.kill(grace).await,
         };

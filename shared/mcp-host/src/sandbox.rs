@@ -32,19 +32,9 @@ const SYSTEM: &[&str] = &[
     "/System",
     "/Library",
 ];
-/// Devices that programs write to without harm.
-const DEVICES: &[&str] = &[
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/shm",
-    "/dev/fd",
-];
+/// Devices that programs write to without harm. No terminals: who opens the one that a person sits at reads what they type, answers in their place
+/// and paints over what they are asked. Beneath a folder everything is open, so `/dev/pts` for a program's own would be theirs, too.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm", "/dev/fd"];
 /// Below the home: programs, and what package runners have unpacked.
 const HOME_READ: &[&str] = &[
     ".local/bin",

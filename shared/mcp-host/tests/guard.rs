@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt;
 use vance_mcp_host::guard::{Exit, GuardedChild, Spawn, SpawnError, spawn};
+use vance_mcp_host::sandbox::Sandbox;
 
 const PROBE: &str = env!("CARGO_BIN_EXE_mcp-host-probe");
 
@@ -222,6 +223,76 @@ async fn a_guard_that_gets_sigterm_ends_its_tree() {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(guard), nix::sys::signal::Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().await.unwrap(), Exit::Signal(9));
     assert!(pids.iter().all(|pid| !lives(*pid)));
+}
+
+#[tokio::test]
+async fn a_leader_dies_with_its_guard_though_nobody_sees_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = spawn(what(&["sleep", "600"], dir.path())).await.unwrap();
+    let leader = i32::try_from(child.pid()).unwrap();
+    let guard = nix::unistd::Pid::from_raw(parent_of(leader));
+    nix::sys::signal::kill(guard, nix::sys::signal::Signal::SIGKILL).unwrap();
+    // Without a look at the child: that would kill its group.
+    assert_gone(&[leader]).await;
+    assert_eq!(child.wait().await.unwrap(), Exit::Lost);
+}
+
+/// Opens each device that is named, as a program that is up to something would, and says what came of it.
+const OPENS: &str = r#"
+import errno, os, sys
+for path in sys.argv[1:]:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NOCTTY))
+        print("opened")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"#;
+
+#[tokio::test]
+async fn a_sandboxed_child_opens_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let terminal = nix::unistd::ttyname(&pty.slave).unwrap();
+    let by_fd = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&pty.slave));
+    let argv = ["python3", "-c", OPENS, terminal.to_str().unwrap(), &by_fd, "/dev/ptmx", "/dev/tty", "/dev/null"];
+    for (is_fenced, want) in
+        [(false, "opened opened opened ENXIO opened"), (true, "EACCES EACCES EACCES EACCES opened")]
+    {
+        let mut child = what(&argv, dir.path());
+        child.sandbox = is_fenced.then(|| Sandbox::of_machine(&child.env));
+        let mut child = spawn(child).await.unwrap();
+        let text = output_of(&mut child).await;
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>().join(" "), want, "fenced: {is_fenced}");
+    }
+}
+
+/// A host at a terminal, as a person starts one.
+const AT_A_TERMINAL: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.close(os.open("/dev/tty", os.O_RDWR))
+    os.execv(sys.argv[1], sys.argv[1:])
+try:
+    while os.read(terminal, 4096): pass
+except OSError: pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[tokio::test]
+async fn no_child_has_the_terminal_of_its_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = dir.path().join("said");
+    let line = "(: < /dev/tty) 2>&1 && echo has it; cut -d' ' -f7 /proc/self/stat; for n in 0 1 2; do test -t $n && echo terminal; done; true";
+    let line = format!("({line}) > {0}.part; mv {0}.part {0}", said.display());
+    let host = tokio::process::Command::new("python3")
+        .args(["-c", AT_A_TERMINAL, PROBE, "hold", "sh", "-c", &line])
+        .stdin(std::process::Stdio::null())
+        .status();
+    assert!(host.await.unwrap().success());
+    let said = std::fs::read_to_string(said).unwrap();
+    // The system's word for the missing device, then the terminal's number: none.
+    assert!(said.ends_with("\n0\n") && said.contains("No such device"), "{said}");
 }
 
 fn parent_of(pid: i32) -> i32 {

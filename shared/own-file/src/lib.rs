@@ -16,7 +16,7 @@ const OTHERS: u32 = 0o077;
 
 /// The end of a name while its file is written.
 const TEMPORARY: &str = ".tmp";
-/// A write takes milliseconds.
+/// A write takes milliseconds. Only what has no owner to ask for waits as long: the owner may be in another container.
 const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// Why a file is not believed, or not written. Safe to print.
@@ -125,23 +125,17 @@ impl Own {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Distrust::io(&folder))?;
         let folder_file = self.open(&folder.canonicalize().map_err(Distrust::io(&folder))?, OFlag::O_DIRECTORY)?;
         if let Some(notice) = self.check(&folder_file, &folder, 0o700)? {
-            tracing::info!("{notice}");
+            say(&notice);
         }
         // Beside the file, because the file itself is replaced.
         let lock = folder.join(format!(".{}.lock", self.name()));
-        let opened = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
-            .open(&lock)
-            .map_err(Distrust::io(&lock))?;
+        let opened =
+            open_with(File::options().read(true).write(true).create(true), &lock).map_err(Distrust::io(&lock))?;
         // Held until the end of this function; whoever else holds it only writes a small file.
         let _lock = Flock::lock(opened, FlockArg::LockExclusive)
             .map_err(|(_, errno)| Distrust::Io { file: shown(&lock), error: errno.into() })?;
         let Found { text, notices } = self.read()?;
-        notices.iter().for_each(|notice| tracing::info!("{notice}"));
+        notices.iter().for_each(|notice| say(notice));
         let (after, result) = edit(text.as_deref())?;
         if let Some(after) = after {
             if after.len() > self.max_bytes {
@@ -211,6 +205,37 @@ impl Own {
     }
 }
 
+/// Opens a regular file to read it, without following a last link.
+///
+/// Every file of a home is opened like this: whatever lies in its place (a pipe, a device, a folder) is an error at once and never holds us up.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(File::options().read(true), path)
+}
+
+/// The same with other options. What is made is private.
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    opened(options, path, OFlag::O_NOFOLLOW)
+}
+
+/// The same where a last link is followed: people keep their own configuration behind links.
+pub fn open_linked(path: &Path) -> io::Result<File> {
+    opened(File::options().read(true), path, OFlag::empty())
+}
+
+fn opened(options: &mut OpenOptions, path: &Path, flag: OFlag) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | flag;
+    let file = options.mode(0o600).custom_flags(flags.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is no regular file")),
+    }
+}
+
+/// What was mended is said in every command: it is rare, and somebody may have read what was private.
+fn say(notice: &str) {
+    tracing::warn!("NOTICE: {notice}");
+}
+
 /// A path for people: what would steer a terminal is escaped.
 fn shown(path: &Path) -> String {
     vance_shared::show::plain(&path.to_string_lossy())
@@ -222,7 +247,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let start = format!(".{name}.");
     sweep(folder, &start);
-    let temporary = folder.join(format!("{start}{:016x}{TEMPORARY}", fastrand::u64(..)));
+    let temporary = folder.join(format!("{start}{}-{:08x}{TEMPORARY}", std::process::id(), fastrand::u32(..)));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
@@ -240,12 +265,18 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Removes what writers left behind that were killed. Nobody else writes under this lock; but a link may have brought us to a folder with another one, so
-/// only what is old goes. What cannot be removed stays.
+/// only what is old goes, and what belongs to a process that is gone. What cannot be removed stays.
 fn sweep(folder: &Path, start: &str) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
+    // `PID-RANDOM`, and as it was before the owner was in the name.
+    let mark = |name: &str| name.strip_prefix(start)?.strip_suffix(TEMPORARY).map(str::to_owned);
     let is_ours = |name: &str| {
-        let random = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(TEMPORARY));
-        random.is_some_and(|random| random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit()))
+        let random = mark(name).map(|mark| mark.rsplit('-').next().unwrap_or_default().to_owned());
+        random.is_some_and(|random| matches!(random.len(), 8 | 16) && random.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    let is_orphan = |name: &str| {
+        let owner = mark(name).and_then(|mark| mark.split_once('-').and_then(|(owner, _)| owner.parse::<i32>().ok()));
+        owner.is_some_and(|pid| pid > 0 && is_gone(pid))
     };
     let me = nix::unistd::geteuid().as_raw();
     for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_str().is_some_and(is_ours)) {
@@ -253,12 +284,16 @@ fn sweep(folder: &Path, start: &str) {
         let is_old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= LEFT_OVER));
         if meta.is_file()
             && meta.uid() == me
-            && is_old
+            && (is_old || entry.file_name().to_str().is_some_and(is_orphan))
             && let Err(error) = std::fs::remove_file(entry.path())
         {
             tracing::debug!("{}: {error}", shown(&entry.path()));
         }
     }
+}
+
+fn is_gone(pid: i32) -> bool {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) == Err(nix::errno::Errno::ESRCH)
 }
 
 #[cfg(test)]
@@ -301,5 +336,45 @@ mod tests {
         std::fs::remove_file(own.path()).unwrap();
         std::os::unix::fs::symlink(dir.path().join("nowhere"), own.path()).unwrap();
         assert!(own.edit(|_| Ok((Some("a".to_owned()), ()))).is_err(), "a link that leads nowhere is no file");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_an_error_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["pipe", ".own.json.lock", "own.json"] {
+            nix::unistd::mkfifo(&path(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        }
+        std::fs::create_dir(path("folder")).unwrap();
+        std::fs::write(path("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        for (name, plain, linked) in
+            [("pipe", false, false), ("folder", false, false), ("file", true, true), ("link", false, true)]
+        {
+            assert_eq!((open(&path(name)).is_ok(), open_linked(&path(name)).is_ok()), (plain, linked), "{name}");
+        }
+        assert!(open_with(File::options().append(true).create(true), &path("pipe")).is_err());
+        let own = Own::new(path("own.json"), 64, "");
+        assert!(own.read().is_err() && own.edit(|_| Ok((None, ()))).is_err());
+        std::fs::remove_file(path("own.json")).unwrap();
+        let said = own.edit(|_| Ok((None, ()))).unwrap_err().to_string();
+        assert!(said.ends_with(".own.json.lock: is no regular file"), "{said}");
+    }
+
+    #[test]
+    fn what_killed_writers_left_behind_goes_with_the_next_write() {
+        let dir = tempfile::tempdir().unwrap();
+        // Beyond every number that a kernel gives.
+        let me = std::process::id();
+        let (dead, live) = (".own.json.2000000000-0123abcd.tmp", format!(".own.json.{me}-0123abcd.tmp"));
+        let (old, other) = (".own.json.0123456789abcdef.tmp", ".own.json.notes.tmp");
+        for name in [dead, &live, old, other] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let past = std::time::SystemTime::now() - LEFT_OVER;
+        File::options().write(true).open(dir.path().join(old)).unwrap().set_modified(past).unwrap();
+        replace(&dir.path().join("own.json"), "text").unwrap();
+        let left = |name: &str| dir.path().join(name).exists();
+        assert_eq!((left(dead), left(old), left(&live), left(other)), (false, false, true, true));
     }
 }

@@ -109,10 +109,15 @@ pub struct End {
 }
 
 impl End {
+    /// Reads what was written down; none if that is no record of an end. Each line has a byte at least.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().filter(|end: &Self| end.lines <= end.bytes)
+    }
+
     /// After `text` was appended, whose last line ends. `bytes`: how long the log is now.
     #[must_use]
     pub fn and(self, text: &str, bytes: u64) -> Self {
-        let lines = self.lines + text.matches('\n').count() as u64;
+        let lines = self.lines.saturating_add(text.matches('\n').count() as u64);
         Self { lines, bytes, last: ended(text).last().map(hash).or(self.last) }
     }
 
@@ -288,7 +293,20 @@ mod tests {
         assert!(End::default().check("").is_ok() && End::default().continues(0, "").is_ok());
         let noted = append(&log(&["a"]), Some("it was cut"), line("d")).unwrap();
         assert_eq!(events(&(log(&["a"]) + &noted)), [Event::Denied, Event::Cut, Event::Denied]);
-        let text = serde_json::to_string(&end).unwrap();
-        assert_eq!(serde_json::from_str::<End>(&text).unwrap(), end);
+        assert_eq!(End::parse(&serde_json::to_string(&end).unwrap()), Some(end));
+        for (text, is_one) in [
+            (r#"{"lines":0,"bytes":0}"#, true),
+            (r#"{"lines":18446744073709551615,"bytes":18446744073709551615}"#, true),
+            (r#"{"lines":18446744073709551615,"bytes":0,"last":null}"#, false),
+            (r#"{"lines":18446744073709551616,"bytes":18446744073709551616}"#, false),
+            ("", false),
+        ] {
+            let end = End::parse(text);
+            assert_eq!(end.is_some(), is_one, "{text}");
+            // Whatever it says: no panic.
+            let end = end.unwrap_or_default();
+            assert_eq!(end.continues(9, "a\nb\n").is_err(), end.bytes > 9, "{text}");
+            assert!(end.clone().and("a\n", u64::MAX).lines >= end.lines, "{text}");
+        }
     }
 }

@@ -12,8 +12,34 @@ use crate::pack::SCRIPT_ENDINGS;
 /// Largest file that is hashed: a bundled server is a few MiB, a data set is no program.
 pub const MAX_HASHED_BYTES: u64 = 64 * 1024 * 1024;
 /// What an interpreter adds to a name that is no file by itself.
-const IMPLIED: [&str; 8] =
-    [".js", ".cjs", ".mjs", ".json", "/package.json", "/index.js", "/__main__.py", "/__init__.py"];
+const IMPLIED: [&str; 17] = [
+    ".js",
+    ".cjs",
+    ".mjs",
+    ".json",
+    ".ts",
+    ".tsx",
+    ".mts",
+    ".cts",
+    ".rb",
+    ".pm",
+    ".pl",
+    ".lua",
+    "/package.json",
+    "/index.js",
+    "/index.ts",
+    "/__main__.py",
+    "/__init__.py",
+];
+/// What servers write while they work. A variable may name such a file without its content being part of consent, and once a server has begun,
+/// such a file is expected to change.
+const DATA: [&str; 9] = [".db", ".db3", ".sqlite", ".sqlite3", ".log", ".pid", ".sock", ".lock", ".jsonl"];
+
+/// Whether a name is one of data that a program writes, and not of code.
+pub fn is_data(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    DATA.iter().any(|ending| name.ends_with(ending))
+}
 
 /// Folders that a shell line goes to, and whose files are looked for: a line with more is nothing that a person reads.
 const MAX_FOLDERS: usize = 8;
@@ -63,7 +89,16 @@ pub fn files(plan: &LaunchPlan, project: &Project) -> Vec<PathBuf> {
         }
     };
     arguments.iter().for_each(|argument| words(argument, &mut add));
-    env.iter().filter(|(name, _)| changes_what_runs(name)).for_each(|(_, value)| words(value, &mut add));
+    for (name, value) in env {
+        // `production` is no file, though there may be a `production.js`.
+        let may_be = |word: &str| word.contains(['/', '.']) && !is_data(Path::new(word));
+        let decides = changes_what_runs(name);
+        words(value, &mut |word| {
+            if decides || may_be(word) {
+                add(word);
+            }
+        });
+    }
     found.into_iter().collect()
 }
 

@@ -48,9 +48,24 @@ impl Once {
         self.0.retain(|(name, _)| name != pack);
     }
 
+    /// Whether a launch was allowed once and not forgotten since.
+    pub fn has(&self, launch: &TrustedLaunch) -> bool {
+        launch.digest().is_some_and(|digest| self.holds(&launch.plan().pack, digest))
+    }
+
     fn holds(&self, pack: &PackName, digest: Digest) -> bool {
         self.0.contains(&(pack.clone(), digest))
     }
+}
+
+/// The way out of a denial.
+fn undeny(pack: &PackName) -> String {
+    format!("`vancetope trust undeny {pack}` lets it ask again")
+}
+
+/// The reason for a pack that was denied while its question stood there: a yes that was given then does not count.
+pub fn denied_meanwhile(pack: &PackName) -> String {
+    format!("it was denied for this project while the question stood there; {}", undeny(pack))
 }
 
 /// Judges a pack. `files`: of the paths that [`super::files`] names those that are files, hashed.
@@ -62,10 +77,7 @@ pub fn judge(plan: LaunchPlan, project: &Project, files: Vec<FileHash>, known: K
         Origin::Project => plan,
     };
     if known.book.denial(project, &plan.pack).is_some() {
-        let pack = &plan.pack;
-        return Verdict::Denied(format!(
-            "you denied it for this project; `vancetope trust undeny {pack}` lets it ask again"
-        ));
+        return Verdict::Denied(format!("you denied it for this project; {}", undeny(&plan.pack)));
     }
     let digest = digest(&plan, &files);
     let facts = Facts::of(&plan, project, &files);

@@ -15,6 +15,8 @@ use crate::tool::ToolSpec;
 
 /// Largest file of pins: 64 packs of a thousand tools each.
 pub const MAX_PINS_BYTES: usize = 16 * 1024 * 1024;
+/// Tools of a pack that are remembered although they are not offered now. A server whose tools have new names at each start fills no file.
+const MAX_ABSENT: usize = 1024;
 
 /// One hash a tool, over its name, description, schemas and hints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +38,8 @@ impl Pins {
         self.0.is_empty()
     }
 
-    /// What has changed since these were pinned.
+    /// What is new or has changed since these were pinned. A tool that is not offered is neither: what a server offers depends on who asks it (some
+    /// tools only for a client that can put questions to a person), and a pinned one that comes back is compared then.
     pub fn compare(&self, now: &Self) -> Drift {
         let mut drift = Drift::default();
         for (tool, digest) in &now.0 {
@@ -46,8 +49,55 @@ impl Pins {
                 Some(_) => continue,
             };
         }
-        drift.removed = self.0.keys().filter(|tool| !now.0.contains_key(*tool)).cloned().collect();
         drift
+    }
+
+    /// Pins these, too, in the place of those of the same names.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Without those of these names that are not offered now, if they are too many.
+    fn bounded(&mut self, now: &Self) {
+        if self.0.keys().filter(|tool| !now.0.contains_key(*tool)).count() > MAX_ABSENT {
+            self.0.retain(|tool, _| now.0.contains_key(tool));
+        }
+    }
+}
+
+/// What a pack's pins are after a start, and how its tools differ from what they were before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Met {
+    /// The pins from now on.
+    pub pinned: Pins,
+    /// What waits for a review: it stays when another process, which is offered less, meets the server.
+    pub waits: Pins,
+    /// What is to be told now.
+    pub drift: Drift,
+}
+
+impl Met {
+    /// A pack offers its tools. The first time they are all pinned. Later a new tool of a project's pack waits for a review, one of the user's own is
+    /// told once and pinned with that; a changed tool waits in either.
+    pub fn of(origin: Origin, pinned: Option<&Pins>, waits: Option<&Pins>, now: &Pins) -> Self {
+        let Some(pinned) = pinned else { return Self { pinned: now.clone(), ..Self::default() } };
+        let (mut pinned, mut waits, drift) = (pinned.clone(), waits.cloned().unwrap_or_default(), pinned.compare(now));
+        for (tool, digest) in &now.0 {
+            let is_new = drift.added.contains(tool);
+            match origin {
+                Origin::Global | Origin::Server if is_new => pinned.0.insert(tool.clone(), *digest),
+                _ if is_new || drift.changed.contains(tool) => waits.0.insert(tool.clone(), *digest),
+                _ => None,
+            };
+        }
+        waits.0.retain(|tool, digest| {
+            pinned.0.get(tool) != Some(digest) && (!now.0.contains_key(tool) || now.0.get(tool) == Some(digest))
+        });
+        pinned.bounded(now);
+        waits.bounded(now);
+        Self { pinned, waits, drift }
     }
 }
 
@@ -71,14 +121,12 @@ pub struct Drift {
     pub added: BTreeSet<String>,
     /// The same name, something else behind it.
     pub changed: BTreeSet<String>,
-    /// Not there any more.
-    pub removed: BTreeSet<String>,
 }
 
 impl Drift {
     /// Nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+        self.added.is_empty() && self.changed.is_empty()
     }
 
     /// Whether a tool is held back until somebody has looked at it: of a project's pack what is new or changed, of the user's own nothing.
@@ -89,13 +137,13 @@ impl Drift {
         }
     }
 
-    /// One line for the log: `new: a, b; changed: c; gone: d`.
+    /// One line for the log: `new: a, b; changed: c`.
     pub fn summary(&self) -> String {
         let part = |what: &str, tools: &BTreeSet<String>| {
             let shown: Vec<String> = tools.iter().map(|tool| crate::show::plain(tool)).collect();
             (!tools.is_empty()).then(|| format!("{what}: {}", shown.join(", ")))
         };
-        let parts = [part("new", &self.added), part("changed", &self.changed), part("gone", &self.removed)];
+        let parts = [part("new", &self.added), part("changed", &self.changed)];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }

@@ -125,7 +125,7 @@ impl Question {
         replaces: Option<&LaunchPlan>,
     ) -> Result<Self, String> {
         let plan = launch.plan();
-        let mut text = head(plan, &facts, replaces);
+        let mut text = head(plan, project, &facts, replaces);
         if text.len() + CHOICES.len() > MAX_SHOWN_BYTES {
             return Err(too_long(text.len() + CHOICES.len()));
         }
@@ -205,7 +205,7 @@ fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
     }
 }
 
-fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
+fn head(plan: &LaunchPlan, project: &Project, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
     let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _ } = facts;
     let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, plain(&plan.source.file));
     let mut line = |label: &str, value: &str| {
@@ -243,7 +243,7 @@ fn head(plan: &LaunchPlan, facts: &Facts, replaces: Option<&LaunchPlan>) -> Stri
     if let Some(own) = replaces {
         line("replaces:", &format!("your global pack '{}', which {}: {}", own.pack, verb(own).1, reach(own)));
     }
-    if let Some(why) = unwatched(plan) {
+    if let Some(why) = unwatched(plan, project, files) {
         text.push_str(&format!("  (!) {why}\n"));
     }
     text

@@ -153,6 +153,7 @@ fn more_is_said_where_there_is_more_to_say() {
   sends:        $JIRA_TOKEN
   repo code:    tools/jira.js (asks again when it changes)
   replaces:     your global pack 'jira', which runs: npx -y jira-mcp@2.1.0
+  (!) may run what it finds in its directory: those files are not watched
   changed since you allowed it on 2026-03-01:
     - env API_BASE=https://jira.acme.com
     + env API_BASE=https://jira.acme.com.evil.example

@@ -653,3 +653,18 @@ fn secrets_are_for_what_a_server_pack_sends_and_for_nothing_else() {
         assert!(problems.iter().any(|p| p.message.contains(want)), "{text}: {problems:?}");
     }
 }
+
+#[test]
+fn a_wrong_type_hides_no_mistake_in_the_parameters() {
+    for (parameters, also) in [
+        (r#"{"transport": "stdio", "command": "npx x"}"#, Some("command")),
+        (r#"{"specUrl": 7}"#, Some("specUrl")),
+        (r#"{"something": 1}"#, None),
+    ] {
+        let text = format!("{{\"name\": \"a\", \"type\": \"mcp-server\",\n\"parameters\": {parameters}}}");
+        let parsed = parse_pack("a.json", &text, Origin::Global);
+        let said = |word: &str| parsed.problems.iter().any(|problem| problem.message.contains(word));
+        assert!(parsed.pack.is_none() && said("`type`"), "{parsed:?}");
+        assert!(also.is_none_or(said), "{parsed:?}");
+    }
+}

@@ -35,13 +35,10 @@ impl Policy {
             && command::has_metacharacters(text)
         {
             let why = format!("{wanted} needs a yes: shell metacharacters always ask");
-            let rule = "- {exec: [sh, -c]}";
+            // No rule: one for `sh -c` would allow every script there is.
             return ask(
                 why,
-                format!(
-                    "to go without, pass `argv` (with [\"sh\", \"-c\", SCRIPT] if it must be a shell) and {}",
-                    self.add(rule).replacen("to allow it, ", "", 1)
-                ),
+                "answer it at a terminal; or put the line into a script file and start that with `argv`, which a rule can allow".to_owned(),
                 self.in_full(what, cwd, env),
                 None,
             );
@@ -69,9 +66,12 @@ impl Policy {
         if self.rules.rules.iter().any(|rule| allowed(&rule)) {
             return Verdict::Allow;
         }
-        let kept = if argv.len() <= MAX_SUGGESTED_WORDS { argv.len() } else { 2 };
-        let list: Vec<String> = argv[..kept].iter().map(|w| yaml_word(w)).collect();
-        let remedy = self.add(&format!("- {{exec: [{}]}}", list.join(", ")));
+        let remedy = match argv.len() {
+            0..=MAX_SUGGESTED_WORDS => self.add(&format!("- {}", self.exactly(&argv, cwd))),
+            // Two words of `python3 -c …` allow every program there is.
+            _ if argv[1].starts_with('-') => "answer it at a terminal; a rule for its first words would allow far more than this".to_owned(),
+            _ => self.add(&format!("- {}", self.exactly(&argv[..2], cwd))),
+        };
         ask(
             format!("{wanted} needs a yes"),
             remedy,

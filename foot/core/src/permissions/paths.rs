@@ -86,12 +86,6 @@ impl Places {
         }
         all
     }
-
-    /// A glob, quoted for YAML, that matches exactly this path.
-    pub fn as_glob(&self, path: &Path) -> String {
-        let short = path.strip_prefix(&self.working_dir).unwrap_or(path);
-        yaml_word(&globset::escape(&short.to_string_lossy()))
-    }
 }
 
 /// A glob, quoted for YAML, that matches exactly this absolute path, whatever the working directory.

@@ -205,17 +205,21 @@ fn a_denied_folder_has_no_second_spelling() {
 fn a_refusal_says_what_to_add_where() {
     let policy = policy("ask: [{exec: [make]}]");
     for (action, wants) in [
-        (Action::Write(Path::new("/code/repo/out/a.txt")), vec!["add `- {write: out/a.txt}` under `allow:` in", FILE]),
-        (Action::Write(Path::new("/code/repo/a[1] b.txt")), vec!["- {write: \"a[[]1[]] b.txt\"}"]),
+        (Action::Write(Path::new("/code/repo/out/a.txt")), vec!["add `- {write: /code/repo/out/a.txt}` under `allow:` in", FILE]),
+        (Action::Write(Path::new("/code/repo/a[1] b.txt")), vec!["- {write: \"/code/repo/a[[]1[]] b.txt\"}"]),
         (exec(Program::Argv(&argv("git status"))), vec!["add `- {exec: [git, status]}` under `allow:` in", FILE]),
         (exec(Program::Argv(&argv("make all"))), vec!["permissions.yaml:1 (`ask`)", "take that rule out"]),
-        (exec(Program::Command("a; b")), vec!["metacharacters always ask", "argv"]),
+        (exec(Program::Command("a; b")), vec!["metacharacters always ask", "a terminal", "a script file", "`argv`"]),
         (Action::Read(Path::new("/etc/passwd")), vec!["'/code/repo'", "add its folder under `roots:` in", FILE]),
+        (exec(Program::Argv(&argv("./a.sh x"))), vec!["add `- {exec: [/code/repo/a.sh, x]}`"]),
+        (exec(Program::Argv(&argv("npm run a b c d e"))), vec!["add `- {exec: [npm, run]}`"]),
+        (exec(Program::Argv(&argv("sh -c a b c d e f"))), vec!["answer it at a terminal", "far more"]),
     ] {
         let text = sentence(policy.decide("t", action));
         for want in wants {
             assert!(text.contains(want), "{text}");
         }
+        assert!(!text.contains("[sh, \"-c\"]") && !text.contains("[sh, -c]"), "every script: {text}");
     }
 }
 
@@ -225,7 +229,7 @@ fn the_suggested_line_allows_what_was_refused() {
         ["/code/repo/out/a.txt", "/code/repo/a[1] b.txt", "/code/repo/{x}*?.txt", "/code/repo/yes", "/elsewhere/x"]
     {
         let text =
-            format!("roots: [/code/repo, /elsewhere]\nallow:\n- {{write: {}}}", places().as_glob(Path::new(path)));
+            format!("roots: [/code/repo, /elsewhere]\nallow:\n- {{write: {}}}", paths::exact_glob(path));
         assert_eq!(word(&policy(&text).decide("t", Action::Write(Path::new(path)))), "allow", "{text}");
     }
 }

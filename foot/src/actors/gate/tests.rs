@@ -16,6 +16,8 @@ struct Script {
     asked: Mutex<Vec<String>>,
     now: Mutex<u32>,
     remarks: Mutex<Vec<String>>,
+    /// Done while the question stands there.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 struct Person(Arc<Script>);
@@ -33,6 +35,9 @@ impl Consent for Person {
             script.asked.lock().unwrap().push(prompt.about);
             tokio::time::sleep(Duration::from_millis(5)).await;
             *script.now.lock().unwrap() -= 1;
+            if let Some(meanwhile) = script.meanwhile.lock().unwrap().take() {
+                meanwhile();
+            }
             let reply = script.replies.lock().unwrap().pop_front();
             match reply {
                 Some(reply) => reply,
@@ -146,6 +151,31 @@ fn once_holds_for_this_run_always_for_the_next_and_no_is_not_remembered() {
         }
         vance_shared::gate::audit::read(&desk.log()).unwrap();
         desk.root.shutdown().await;
+    });
+}
+
+#[test]
+fn a_denial_that_is_given_while_the_question_stands_there_counts() {
+    story(async || {
+        for answer in ["1", "2"] {
+            let desk = desk(Some(&[answer, "1"]));
+            desk.up().await;
+            let trust = Trust::new(&desk.dir.path().join("home"), &desk.dir.path().join("repo"));
+            let deny = move || {
+                let (pack, project) = (PackName::parse("a").unwrap(), trust.project().unwrap());
+                trust.store().edit(|book| book.deny(project, &pack, "2026-03-01")).unwrap();
+            };
+            *desk.script.meanwhile.lock().unwrap() = Some(Box::new(deny));
+            let said = desk.decides("a").await;
+            assert!(said.starts_with("it was denied for this project while the question stood there"), "{said}");
+            assert!(desk.decides("a").await.starts_with("you denied it for this project"));
+            assert!(desk.script.remarks.lock().unwrap()[0].contains("was denied"), "the person is told");
+            let store = std::fs::read_to_string(desk.dir.path().join("home/trusted-packs.yaml")).unwrap();
+            assert!(store.contains("deniedPacks") && !store.contains("trustedPacks"), "{store}");
+            assert!(desk.log().contains("refused") && !desk.log().contains("allowed"), "{}", desk.log());
+            assert_eq!(desk.decides("b").await, "yes");
+            desk.root.shutdown().await;
+        }
     });
 }
 

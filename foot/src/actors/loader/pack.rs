@@ -68,7 +68,7 @@ impl Pack {
 
     pub(super) fn fail(&mut self, name: &str, reason: &str) {
         let reason = plain(reason);
-        tracing::warn!("pack '{name}' has failed: {reason}");
+        tracing::warn!(target: super::TOLD, "pack '{name}' has failed: {reason}");
         self.tools.clear();
         self.state = State::Failed(reason);
         self.is_settled = true;

@@ -148,7 +148,7 @@ impl Ear {
             Ok(drift) => drift,
             Err(why) => {
                 let note = format!("pack '{}': its tools are not compared with earlier ones: {why}", self.pack);
-                tracing::warn!("{note}");
+                tracing::warn!(target: super::TOLD, "{note}");
                 return (tools, Some(note));
             }
         };
@@ -165,7 +165,7 @@ impl Ear {
             ),
             held => format!("{held} tool(s) of pack '{pack}' are withheld until `vancetope trust review`: {summary}"),
         };
-        tracing::warn!("{note}");
+        tracing::warn!(target: super::TOLD, "{note}");
         (offered, Some(note))
     }
 }

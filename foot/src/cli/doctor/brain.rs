@@ -30,7 +30,7 @@ pub(super) async fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     let ready = match brain.ready().await {
         Ok(ready) => ready,
         Err(error) => {
-            findings.push(unreachable(&error, &url));
+            findings.push(from_where(unreachable(&error, &url), &error, context));
             return Ok(findings);
         }
     };
@@ -47,19 +47,27 @@ pub(super) async fn look(context: &Context) -> Result<Vec<Finding>, Failure> {
     }
     findings.push(match brain.sessions().await {
         Ok(_) => Finding::ok("brain", format!("{} answers and knows the token", brain.url())),
-        Err(ApiError::Refused { status: 401, .. }) => {
+        Err(error @ ApiError::Refused { status: 401, .. }) => {
             let what = match &context.environment.token {
-                Some(_) => "the Brain does not know the token of VANCE_TOKEN",
-                None => "the Brain does not know the token that is stored for it",
+                Some(_) => "the token of VANCE_TOKEN",
+                None => "the token that is stored for it",
             };
-            Finding::fix("token", what, how_to_log_in(&url))
+            let what = format!("{} does not know {what}", brain.url());
+            from_where(Finding::fix("token", what, how_to_log_in(&url)), &error, context)
         }
         Err(ApiError::Refused { status: 403, .. }) => {
             Finding::note("token", "the token lets this machine offer its tools, but not submit or list tasks")
         }
-        Err(error) => unreachable(&error, &url),
+        Err(error) => from_where(unreachable(&error, &url), &error, context),
     });
     Ok(findings)
+}
+
+/// What a variable says comes first, so nothing else helps as long as it is set.
+fn from_where(finding: Finding, error: &ApiError, context: &Context) -> Finding {
+    let Some(hint) = context.environment.to_unset(error) else { return finding };
+    let fix = finding.fix.iter().fold(hint.to_owned(), |hint, fix| format!("{hint}   (or: {fix})"));
+    Finding { fix: Some(fix), ..finding }
 }
 
 fn how_to_log_in(url: &Url) -> String {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use vance_foot_core::config::parse_config;
-use vance_foot_core::permissions::parse_permissions;
+use vance_foot_core::permissions::{Places, parse_permissions};
 use vance_shared::doc::Problem;
 use vance_shared::gate::Book;
 use vance_shared::launch::Origin;
@@ -117,6 +117,10 @@ fn readable(context: &Context, home: &Path, project: &Path) -> Vec<Finding> {
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let problems = read(&name, &text);
+                let problems = match problems.is_empty() && path.ends_with("permissions.yaml") {
+                    true => roots(context, &name, &text, project),
+                    false => problems,
+                };
                 if problems.is_empty() {
                     findings.push(Finding::ok("file", name));
                 }
@@ -143,6 +147,35 @@ fn readable(context: &Context, home: &Path, project: &Path) -> Vec<Finding> {
 
 fn permissions(name: &str, text: &str) -> Vec<Problem> {
     parse_permissions(name, text).err().unwrap_or_default()
+}
+
+/// Entries of `roots:` that are no folder: file tools find nothing there, and say so only when they are used.
+fn roots(context: &Context, name: &str, text: &str, project: &Path) -> Vec<Problem> {
+    let Ok(rules) = parse_permissions(name, text) else { return Vec::new() };
+    let (roots, Some(line)) = rules.roots() else { return Vec::new() };
+    let places = Places {
+        user_home: context.environment.user_home.clone(),
+        home: context.environment.home().unwrap_or_default(),
+        working_dir: project.to_owned(),
+        aliases: Vec::new(),
+        protected: Vec::new(),
+    };
+    let first = usize::try_from(line).unwrap_or(1);
+    let at = |root: &str| {
+        let found = text.lines().enumerate().skip(first - 1).find(|(_, line)| line.contains(root));
+        found.map_or(line, |(at, _)| u32::try_from(at + 1).unwrap_or(line))
+    };
+    let wrong = |root: &String| {
+        let path = places.absolute(root);
+        let why = match path.metadata() {
+            Ok(meta) if meta.is_dir() => return None,
+            Ok(_) => "is no folder".to_owned(),
+            Err(error) if error.kind() == ErrorKind::NotFound => "does not exist".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Some(Problem::new(name, at(root), format!("`roots`: {} {why}; file tools find nothing there", shown(&path))))
+    };
+    roots.iter().filter_map(wrong).collect()
 }
 
 fn selection(name: &str, text: &str) -> Vec<Problem> {

@@ -170,18 +170,20 @@ fn plan(context: &Context, args: &ImportArgs, paths: &Paths, servers: Servers) -
     let home = context.environment.user_home.as_deref().and_then(Path::to_str);
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let scene = Scene { home, inputs: &servers.inputs, is_set: &is_set };
-    let wanted = |name: &str| {
-        let here = mapped(name);
-        let is = |only: &String| only == name || here.as_ref().is_some_and(|here| here.as_str() == only);
-        args.only.is_empty() || args.only.iter().any(is)
-    };
+    // A name that is misspelt must not look like one that was taken.
+    let is = |only: &str, server: &str| only == server || mapped(server).is_some_and(|here| here.as_str() == only);
+    let no_such = |only: &&String| !servers.servers.iter().any(|server| is(only, &server.name));
+    if let Some(only) = args.only.iter().find(no_such) {
+        let names: Vec<String> = servers.servers.iter().map(|server| quoted(&server.name, 80)).collect();
+        if !names.is_empty() {
+            let why = format!("no server of the name {}; the file has {}", quoted(only, 80), names.join(", "));
+            return Err(Failure::Usage(why));
+        }
+    }
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| is(only, name));
     let chosen: Vec<_> = servers.servers.iter().filter(|server| wanted(&server.name)).collect();
     if chosen.is_empty() {
-        let names: Vec<String> = servers.servers.iter().map(|server| quoted(&server.name, 80)).collect();
-        return Err(Failure::Usage(match names.is_empty() {
-            true => "the file names no servers".to_owned(),
-            false => format!("no server of that name; the file has {}", names.join(", ")),
-        }));
+        return Err(Failure::Usage("the file names no servers".to_owned()));
     }
     if chosen.len() > MAX_SERVERS {
         let why =
@@ -298,7 +300,13 @@ async fn agreed(context: &mut Context, writes: usize, paths: &Paths) -> Result<b
         Reply::Nobody => Err(Failure::Usage(
             "nothing was written, for nobody can be asked here: --yes writes, --dry-run only shows".to_owned(),
         )),
-        Reply::Line(line) => Ok(line.trim() == "1"),
+        Reply::Line(line) => {
+            let line = line.trim();
+            if !["1", "3"].contains(&line) {
+                context.screen.remark("that is not one of 1, 3: no");
+            }
+            Ok(line == "1")
+        }
         Reply::Nothing => Ok(false),
     }
 }

@@ -1,6 +1,5 @@
 //! Where the Brain of this home listens now: it leaves its address in the home, locked for as long as it runs.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -30,9 +29,9 @@ pub(super) fn of_running(home: &Path) -> Option<Url> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = vance_own_file::open(path)?;
     let meta = file.metadata()?;
-    if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+    if meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
         return Err(io::Error::other("others could have written it"));
     }
     let file = match Flock::lock(file, FlockArg::LockSharedNonblock) {
@@ -48,6 +47,7 @@ fn read(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -70,5 +70,8 @@ mod tests {
             assert_eq!(of_running(home.path()), None, "{text}");
         }
         drop(held);
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(of_running(home.path()), None, "a pipe holds up nobody");
     }
 }

@@ -7,7 +7,7 @@ use vance_shared::names::PackName;
 use super::desk::{Desk, unchanged};
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
-use crate::trust::today;
+use crate::trust::{Counts, Yes, today};
 
 /// Writes the consent down.
 pub(super) fn allow(context: &mut Context, name: &PackName, digest: Digest) -> Result<u8, Failure> {
@@ -32,8 +32,10 @@ pub(super) fn allow(context: &mut Context, name: &PackName, digest: Digest) -> R
         }
     };
     let (launch, entry) = question.approved(digest, &today()).map_err(|wrong| Failure::Foot(wrong.to_string()))?;
-    desk.trust.remember(&entry).map_err(unchanged)?;
-    desk.trust.record(Event::AllowedByDigest, Some(launch.plan()), Some(digest), None);
+    let yes = Yes { event: Event::AllowedByDigest, plan: launch.plan(), digest, entry: Some(&entry) };
+    if let Counts::No(why) = desk.trust.remember(&yes, Event::NotAsked).map_err(unchanged)? {
+        return Err(Failure::Foot(format!("pack '{name}': {why}")));
+    }
     context.screen.progress(&format!("pack '{name}' is allowed for {}", desk.project()?.key()))?;
     Ok(EXIT_OK)
 }

@@ -60,11 +60,13 @@ fn take_back(context: &mut Context, desk: &Desk, here: &Project, args: &RevokeAr
                 None => book.revoke_project(here),
             };
             debug_assert_eq!(taken, gone.len());
+            // Into the log first, here and below: a decision that counts is always in it.
+            gone.iter()
+                .for_each(|(project, name)| desk.trust.record_name(Event::Revoked, Some(project), Some(name.as_str())));
             gone
         })
         .map_err(unchanged)?;
     for (project, name) in &revoked {
-        desk.trust.record_name(Event::Revoked, Some(project), Some(name.as_str()));
         context.screen.progress(&format!("pack '{name}' asks again in {}", plain(project)))?;
     }
     // The next start of each is its first one.
@@ -76,10 +78,14 @@ fn take_back(context: &mut Context, desk: &Desk, here: &Project, args: &RevokeAr
     }
     .map_err(unchanged)?;
     if args.pack.is_none() {
-        let brains =
-            desk.trust.brains().edit(|book| if args.all { book.revoke_all() } else { book.revoke_project(here) });
+        let brains = desk.trust.brains().edit(|book| {
+            let taken = if args.all { book.revoke_all() } else { book.revoke_project(here) };
+            if taken > 0 {
+                desk.trust.record_name(Event::Revoked, Some(here.key()), None);
+            }
+            taken
+        });
         if brains.map_err(unchanged)? > 0 {
-            desk.trust.record_name(Event::Revoked, Some(here.key()), None);
             context.screen.progress("the Brain that was named there asks again")?;
         }
     }
@@ -90,9 +96,12 @@ fn take_back(context: &mut Context, desk: &Desk, here: &Project, args: &RevokeAr
 pub(super) async fn deny(context: &mut Context, name: &PackName) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let here = desk.project()?;
-    let denied = desk.trust.store().edit(|book| book.deny(here, name, &today())).map_err(unchanged);
-    if denied.is_ok() {
+    let denying = desk.trust.store().edit(|book| {
         desk.trust.record_name(Event::Denied, Some(here.key()), Some(name.as_str()));
+        book.deny(here, name, &today());
+    });
+    let denied = denying.map_err(unchanged);
+    if denied.is_ok() {
         context.screen.progress(&format!("pack '{name}' is denied in {}, and does not ask", plain(here.key())))?;
     }
     let stopped = stop(context, &desk, Whose::Pack(here.key(), name)).await;
@@ -104,12 +113,18 @@ pub(super) async fn deny(context: &mut Context, name: &PackName) -> Result<u8, F
 pub(super) fn undeny(context: &mut Context, name: &PackName) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let here = desk.project()?;
-    let was_denied = desk.trust.store().edit(|book| book.undeny(here, name)).map_err(unchanged)?;
+    let undenying = desk.trust.store().edit(|book| {
+        let was_denied = book.undeny(here, name);
+        if was_denied {
+            desk.trust.record_name(Event::Undenied, Some(here.key()), Some(name.as_str()));
+        }
+        was_denied
+    });
+    let was_denied = undenying.map_err(unchanged)?;
     if !was_denied {
         context.screen.remark(&format!("vancetope: pack '{name}' was not denied in {}", here.key()));
         return Ok(EXIT_FAILED);
     }
-    desk.trust.record_name(Event::Undenied, Some(here.key()), Some(name.as_str()));
     context.screen.progress(&format!("pack '{name}' asks again in {}", here.key()))?;
     Ok(EXIT_OK)
 }
@@ -118,9 +133,13 @@ pub(super) fn undeny(context: &mut Context, name: &PackName) -> Result<u8, Failu
 pub(super) fn prune(context: &mut Context) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let gone = |dir: &Path| dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    let pruned = desk.trust.store().edit(|book| book.prune(gone)).map_err(unchanged)?;
+    let pruning = desk.trust.store().edit(|book| {
+        let pruned = book.prune(gone);
+        pruned.iter().for_each(|project| desk.trust.record_name(Event::Pruned, Some(project), None));
+        pruned
+    });
+    let pruned = pruning.map_err(unchanged)?;
     for project in &pruned {
-        desk.trust.record_name(Event::Pruned, Some(project), None);
         context.screen.progress(&format!("{} is gone and forgotten", plain(project)))?;
     }
     if pruned.is_empty() {

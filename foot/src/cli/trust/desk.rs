@@ -98,7 +98,10 @@ pub(super) fn unchanged(distrust: Distrust) -> Failure {
 
 /// What is odd about the store, for people.
 pub(super) fn tell(context: &mut Context, reading: &Reading) {
-    for line in reading.notices.iter().chain(&reading.distrust) {
-        context.screen.remark(&format!("vancetope: {line}"));
+    for notice in &reading.notices {
+        context.screen.remark(&format!("NOTICE: {notice}"));
+    }
+    if let Some(why) = &reading.distrust {
+        context.screen.remark(&format!("vancetope: {why}"));
     }
 }

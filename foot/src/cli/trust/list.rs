@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use vance_shared::gate::{Verdict, reach};
+use vance_shared::gate::{Book, Verdict, reach};
+use vance_shared::names::PackName;
 
 use super::desk::{Desk, tell};
 use crate::cli::binding;
@@ -59,7 +60,7 @@ pub(super) async fn list(context: &mut Context) -> Result<u8, Failure> {
         reason: None,
     });
     let mut rows: Vec<Row> = allowed.chain(denied).chain(named).collect();
-    rows.extend(waiting(&desk));
+    rows.extend(waiting(&desk, &reading.book));
     rows.extend(binding::waiting(context, &desk.trust).map(|waiting| Row {
         pack: "(brain)".to_owned(),
         state: "waits",
@@ -106,24 +107,34 @@ async fn once(state: &Path, rows: &mut [Row]) {
     if !rows.iter().any(waits) {
         return;
     }
-    let feet = every_foot(state, &Request::Packs).await;
-    let run: Vec<PackStatus> =
-        feet.into_iter().filter_map(|foot| foot.answer.ok()).flat_map(|said| said.packs).collect();
+    let run = running(state).await;
     for row in rows.iter_mut().filter(|row| waits(row)) {
-        let runs = |pack: &PackStatus| pack.pack == row.pack && pack.project.as_deref() == Some(row.project.as_str());
-        if run.iter().any(runs) {
+        if run.iter().any(|pack| is(pack, &row.pack, &row.project)) {
             row.state = "once";
         }
     }
 }
 
-/// Packs of this folder that would ask, or cannot be asked about.
-fn waiting(desk: &Desk) -> Vec<Row> {
+/// The packs of all Feet of this home.
+pub(super) async fn running(state: &Path) -> Vec<PackStatus> {
+    let feet = every_foot(state, &Request::Packs).await;
+    feet.into_iter().filter_map(|foot| foot.answer.ok()).flat_map(|said| said.packs).collect()
+}
+
+/// True if a running pack is that one of that project.
+pub(super) fn is(running: &PackStatus, pack: &str, project: &str) -> bool {
+    running.pack == pack && running.project.as_deref() == Some(project)
+}
+
+/// Packs of this folder that would ask, or cannot be asked about. A denied one has its line already.
+fn waiting(desk: &Desk, book: &Book) -> Vec<Row> {
     let project = desk.trust.project().map_or_else(str::to_owned, |project| project.key().to_owned());
+    let is_denied = |pack: &PackName| desk.trust.project().is_ok_and(|project| book.denial(project, pack).is_some());
     let row = |candidate: &super::desk::Candidate| {
         let (state, digest, reason) = match desk.judge(candidate).0 {
             Verdict::Trusted(_) => return None,
             Verdict::Ask(question) => ("waits", Some(question.digest().to_string()), None),
+            Verdict::Denied(_) if is_denied(&candidate.plan.pack) => return None,
             Verdict::Denied(reason) => ("refused", None, Some(reason)),
         };
         let plan = &candidate.plan;

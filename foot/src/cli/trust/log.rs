@@ -14,16 +14,26 @@ pub(super) fn log(context: &mut Context) -> Result<u8, Failure> {
     let log = desk.trust.log();
     let file = shown(log.file());
     // First: what is written meanwhile is beyond it.
-    let end = log.read_end().map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
+    let end = log.read_end();
     let text = log.read().map_err(|error| Failure::File { file: file.clone(), why: error.to_string() })?;
     let lines = audit::read(&text)
-        .and_then(|lines| end.map_or(Ok(()), |end| end.check(&text)).map(|()| lines))
+        .and_then(|lines| {
+            end.as_ref().ok().and_then(Option::as_ref).map_or(Ok(()), |end| end.check(&text)).map(|()| lines)
+        })
         .map_err(|broken| Failure::Foot(format!("{file}: {broken}; somebody has changed the log")))?;
     let word = |line: &audit::Line| match serde_json::to_value(line.event) {
         Ok(Value::String(word)) => word,
         Ok(_) | Err(_) => String::new(),
     };
     let screen = &mut context.screen;
+    match end {
+        Err(why) => screen.remark(&format!("vancetope: {why}; decisions may be missing")),
+        Ok(None) if !text.is_empty() => screen.remark(&format!(
+            "vancetope: {file}: nothing says how far the log went: {} is gone; decisions may be missing",
+            shown(&log.file().with_extension("end"))
+        )),
+        Ok(_) => {}
+    }
     for (event, what) in [
         (Event::Torn, "a torn line, as a crash leaves it: that decision may be missing"),
         (Event::Cut, "the log was cut off or changed: decisions may be missing"),

@@ -11,7 +11,7 @@ use super::desk::{Desk, unchanged};
 use crate::cli::binding;
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_FAILED, EXIT_OK, Failure};
-use crate::trust::{Prompt, Reply, today};
+use crate::trust::{Counts, Prompt, Reply, Yes, today};
 
 /// Asks about packs that wait, then about tools that changed.
 pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
@@ -41,8 +41,11 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
         let digest = question.digest();
         match question.answered(Answer::of(&line), &today()) {
             Some((launch, Some(entry))) => {
-                desk.trust.remember(&entry).map_err(unchanged)?;
-                desk.trust.record(Event::AllowedAlways, Some(launch.plan()), Some(digest), None);
+                let yes = Yes { event: Event::AllowedAlways, plan: launch.plan(), digest, entry: Some(&entry) };
+                if let Counts::No(why) = desk.trust.remember(&yes, Event::NotAsked).map_err(unchanged)? {
+                    exit = EXIT_FAILED;
+                    context.screen.remark(&format!("vancetope: {about}: {why}"));
+                }
             }
             Some((_, None)) => context
                 .screen
@@ -62,7 +65,10 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
         let reply = person.consent(Prompt { text: changed_tools(origin, pack, &shown.drift), about }).await;
         match reply {
             Reply::Line(line) if line.trim() == "2" => {
-                if !desk.trust.pins().accept(origin, pack, &shown).map_err(unchanged)? {
+                let project =
+                    (origin == Origin::Project).then(|| desk.project().map(|p| p.key().to_owned())).transpose()?;
+                let note = || desk.trust.record_name(Event::ToolsAccepted, project.as_deref(), Some(pack.as_str()));
+                if !desk.trust.pins().accept(origin, pack, &shown, note).map_err(unchanged)? {
                     exit = EXIT_FAILED;
                     context.screen.remark(&format!(
                         "vancetope: the tools of pack '{pack}' have changed again since they were shown; nothing was accepted, \
@@ -70,9 +76,6 @@ pub(super) async fn review(context: &mut Context) -> Result<u8, Failure> {
                     ));
                     continue;
                 }
-                let project =
-                    (origin == Origin::Project).then(|| desk.project().map(|p| p.key().to_owned())).transpose()?;
-                desk.trust.record_name(Event::ToolsAccepted, project.as_deref(), Some(pack.as_str()));
             }
             Reply::Line(_) => {}
             Reply::Silence | Reply::Broken | Reply::Nobody => return Ok(exit),
@@ -102,7 +105,7 @@ fn changed_tools(origin: Origin, pack: &PackName, drift: &Drift) -> String {
         Origin::Global | Origin::Server => ("your global pack", "Take note of it? [2] yes  [3] not now \u{203a}"),
     };
     let mut text = format!("Tools of {whose} '{pack}' are not what they were when it first started\n");
-    for (what, tools) in [("new:", &drift.added), ("changed:", &drift.changed), ("gone:", &drift.removed)] {
+    for (what, tools) in [("new:", &drift.added), ("changed:", &drift.changed)] {
         for tool in tools {
             text.push_str(&format!("  {what:<13} {}\n", plain(tool)));
         }

@@ -1,17 +1,29 @@
 //! `vancetope trust show`: everything that consent would cover, without starting anything.
 
 use serde_json::json;
-use vance_shared::gate::{Verdict, quote, reach};
+use vance_shared::gate::{Book, Verdict, quote, reach};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
 
 use super::desk::{Desk, tell};
+use super::list;
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
 
+/// True if it runs although it has no consent for good: a person allowed it once.
+async fn runs(context: &Context, desk: &Desk, book: &Book, name: &PackName) -> Result<bool, Failure> {
+    let Ok(project) = desk.trust.project() else { return Ok(false) };
+    // What was allowed for good and has changed since may still run as it was.
+    if book.entries().any(|(key, entry)| key == project.key() && entry.name == *name) {
+        return Ok(false);
+    }
+    let run = list::running(&context.home()?.join("state")).await;
+    Ok(run.iter().any(|pack| list::is(pack, name.as_str(), project.key())))
+}
+
 /// Shows one pack of this folder.
-pub(super) fn show(context: &mut Context, name: &PackName) -> Result<u8, Failure> {
+pub(super) async fn show(context: &mut Context, name: &PackName) -> Result<u8, Failure> {
     let desk = Desk::new(context)?;
     let candidate = desk.candidate(name)?;
     let (verdict, reading) = desk.judge(candidate);
@@ -20,6 +32,7 @@ pub(super) fn show(context: &mut Context, name: &PackName) -> Result<u8, Failure
     let digest = as_new.as_ref().ok().map(|(_, digest)| *digest);
     let (state, reason) = match &verdict {
         Verdict::Trusted(_) => ("allowed", None),
+        Verdict::Ask(_) if runs(context, &desk, &reading.book, name).await? => ("once", None),
         Verdict::Ask(_) => ("waits", None),
         Verdict::Denied(reason) => ("refused", Some(reason.clone())),
     };

@@ -75,9 +75,12 @@ struct End {
 
 impl Keeper {
     fn start(mut lease: UnixStream, sandbox: Option<&Sandbox>, argv: &[OsString]) -> Option<Self> {
-        // A session of its own: no terminal to write to, no Ctrl-C from it. Fails only for a group leader, which has what it needs.
-        if nix::unistd::setsid().is_err() {
-            eprintln!("guard: already a group leader");
+        // A session of its own: no terminal to read or write, no Ctrl-C from it. A group leader cannot make one; if it is not the session's, too, its
+        // children would have the terminal of a person.
+        if let Err(error) = nix::unistd::setsid()
+            && nix::unistd::getsid(None) != Ok(Pid::this())
+        {
+            return Self::refuse(&mut lease, &format!("the guard cannot leave the terminal: {error}"));
         }
         #[cfg(target_os = "linux")]
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
@@ -89,7 +92,10 @@ impl Keeper {
         }
         let (program, args) = argv.split_first()?;
         #[allow(clippy::disallowed_methods)] // this is the one spawner
-        let spawned = Command::new(program).args(args).process_group(0).spawn();
+        let mut command = Command::new(program);
+        command.args(args).process_group(0);
+        die_with_guard(&mut command);
+        let spawned = command.spawn();
         let leader = match spawned {
             Ok(child) => Pid::from_raw(i32::try_from(child.id()).ok()?),
             Err(error) => return Self::refuse(&mut lease, &error.to_string()),
@@ -233,6 +239,25 @@ impl Keeper {
         }
     }
 }
+
+/// A guard that is killed (by the kernel where memory is short, say) can end nobody: then at least the leader ends with it.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn die_with_guard(command: &mut Command) {
+    let guard = Pid::this();
+    let tie = move || {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // The guard may have ended before.
+        if nix::unistd::getppid() != guard { Err(Errno::ESRCH.into()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls and allocates nothing; errors are made of bare numbers.
+    unsafe {
+        command.pre_exec(tie);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_guard(_: &mut Command) {}
 
 /// For what cannot be helped here: a process that ended meanwhile, or one of another user, which the loops meet again.
 fn tolerate<T>(result: nix::Result<T>) {

@@ -79,6 +79,16 @@ impl Host {
     }
 
     pub(crate) fn start_with(plan: LaunchPlan, dir: tempfile::TempDir, people: People) -> Host {
+        Self::start_trusted(TrustedLaunch::own_home(plan).unwrap(), dir, people, None)
+    }
+
+    /// What somebody said yes to, and with another guard.
+    pub(crate) fn start_trusted(
+        launch: TrustedLaunch,
+        dir: tempfile::TempDir,
+        people: People,
+        guard: Option<&Path>,
+    ) -> Host {
         let env = HostEnv {
             state_dir: dir.path().join("state"),
             logins_dir: dir.path().join("state"),
@@ -86,18 +96,14 @@ impl Host {
             read_file: None,
             vault: None,
             project_dir: Some(dir.path().join("the project")),
-            guard_program: env!("CARGO_BIN_EXE_mcp-host-probe").into(),
+            guard_program: guard.unwrap_or(Path::new(env!("CARGO_BIN_EXE_mcp-host-probe"))).to_owned(),
             client_name: "vancetope".into(),
             sandbox: None,
         };
         let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();
         let ear = Arc::clone(&events);
-        let (handle, spec) = server_with_people(
-            TrustedLaunch::own_home(plan).unwrap(),
-            env,
-            Arc::new(move |event| ear.lock().unwrap().push(event)),
-            people,
-        );
+        let (handle, spec) =
+            server_with_people(launch, env, Arc::new(move |event| ear.lock().unwrap().push(event)), people);
         Host { handle, supervisor: SupervisorRef::start(spec), events, dir }
     }
 
@@ -129,6 +135,11 @@ impl Host {
         assert_eq!(self.handle.state(), HostState::Stopped);
         let alive: Vec<&i32> = pids.iter().filter(|pid| lives(**pid)).collect();
         assert!(alive.is_empty(), "survivors: {alive:?}");
+    }
+
+    /// The same for one that was given up before.
+    pub(crate) async fn end_failed(self) {
+        self.supervisor.shutdown().await;
     }
 
     /// What the server did, by its own ledger.

@@ -25,6 +25,12 @@ fn local_files_that_a_command_names_are_found() {
             r#""command": ["node", "x.js"], "cwd": "sub", "env": {"NODE_OPTIONS": "--require ./hook.cjs"}"#,
             vec!["sub/x.js", "sub/hook.cjs"],
         ),
+        (
+            r#""command": ["x"], "cwd": ".", "env": {"CHROME_PATH": "./tools/chrome", "CONF": "a.ts"}"#,
+            vec!["tools/chrome", "a.ts"],
+        ),
+        (r#""command": ["tsx", "./server"], "cwd": ".""#, vec!["server.ts", "server/index.ts"]),
+        (r#""command": ["ruby", "-r./boot", "/usr/bin/x"], "cwd": ".""#, vec!["boot.rb"]),
         (r#""command": ["node", "--import", "file:///Users/me/src/repo/m.mjs"]"#, vec!["m.mjs"]),
         (r#""command": ["sh", "-c", "$VANCE_PROJECT_DIR/x.py"]"#, vec!["x.py"]),
         (r#""command": ["sh", "-c", "exec \"${VANCE_PROJECT_DIR}/a b/x\""]"#, vec!["a b/x"]),
@@ -45,6 +51,9 @@ fn local_files_that_a_command_names_are_found() {
     let found = files(&plan(&stdio("a", r#""command": ["/usr/bin/node", "/opt/x.js"]"#)), &project());
     assert!(found.contains(&"/opt/x.js".into()) && !found.contains(&"/usr/bin/node".into()), "{found:?}");
     assert_eq!(files(&plan(&stdio("a", r#""command": ["npx", "-y", "jira"]"#)), &project()), Vec::<PathBuf>::new());
+    let found =
+        files(&plan(&stdio("a", r#""command": ["x"], "cwd": ".", "env": {"M": "prod", "DB": "./a.db"}"#)), &project());
+    assert_eq!(found, Vec::<PathBuf>::new(), "a mode and data");
     assert!(
         files(&plan_of(Origin::Global, "f", &stdio("a", r#""command": ["node", "./x.js"]"#)), &project()).is_empty()
     );
@@ -62,7 +71,9 @@ fn a_prompt_says_what_it_does_not_watch() {
             "Load it? [1] once  [2] always for this project  [3] no ›",
         ]
     );
-    assert!(shown(r#""command": ["npm", "start"], "cwd": ".""#).contains("  (!) runs what it finds in its directory"));
+    assert!(
+        shown(r#""command": ["npm", "start"], "cwd": ".""#).contains("  (!) may run what it finds in its directory")
+    );
     assert!(!shown(r#""command": ["npm", "start"]"#).contains("(!)"));
     // As before, such a line is covered by an entry without a digest; one that names the project is not.
     let gate = Gate::with(

@@ -50,10 +50,75 @@ fn whatever_a_server_says_of_a_tool_is_pinned() {
 }
 
 #[test]
-fn new_tools_are_held_back_and_gone_ones_are_told() {
+fn new_tools_are_held_back_and_absent_ones_are_no_change() {
     let drift = Pins::of(&[tool("p__a"), tool("p__b")]).compare(&Pins::of(&[tool("p__b"), tool("p__c"), tool("p__d")]));
-    assert_eq!(drift.summary(), "new: p__c, p__d; gone: p__a");
+    assert_eq!(drift.summary(), "new: p__c, p__d");
     assert!(drift.withholds(Origin::Project, "p__c") && !drift.withholds(Origin::Project, "p__b"));
+}
+
+/// A service, which can ask nobody anything, and a prompt, which can, start the same server in turn.
+#[test]
+fn a_tool_that_only_some_clients_are_offered_is_told_once_and_stays_pinned() {
+    let now = |text: &str| {
+        Pins::of(
+            &text
+                .split_whitespace()
+                .map(|word| {
+                    let (name, description) = word.split_once('=').unwrap_or((word, "d"));
+                    ToolSpec { description: description.to_owned(), ..tool(name) }
+                })
+                .collect::<Vec<_>>(),
+        )
+    };
+    for (origin, starts) in [
+        (
+            Origin::Global,
+            [
+                ("p__a", "", ""),
+                ("p__a p__asks", "new: p__asks", ""),
+                ("p__a", "", ""),
+                ("p__a p__asks", "", ""),
+                ("p__a", "", ""),
+                ("p__a p__asks=else", "changed: p__asks", "changed: p__asks"),
+                ("p__a", "", "changed: p__asks"),
+                ("p__a p__asks", "", ""),
+            ],
+        ),
+        (
+            Origin::Project,
+            [
+                ("p__a", "", ""),
+                ("p__a p__asks", "new: p__asks", "new: p__asks"),
+                ("p__a", "", "new: p__asks"),
+                ("p__a p__asks=else", "new: p__asks", "new: p__asks"),
+                ("p__a=else", "changed: p__a", "new: p__asks; changed: p__a"),
+                ("", "", "new: p__asks; changed: p__a"),
+                ("p__a", "", "new: p__asks"),
+                ("p__a p__asks", "new: p__asks", "new: p__asks"),
+            ],
+        ),
+    ] {
+        let mut met: Option<Met> = None;
+        for (at, (tools, told, waits)) in starts.into_iter().enumerate() {
+            let before = met.as_ref();
+            let next = Met::of(origin, before.map(|met| &met.pinned), before.map(|met| &met.waits), &now(tools));
+            assert_eq!(next.drift.summary(), told, "{origin:?} {at}: {tools}");
+            assert_eq!(next.pinned.compare(&next.waits).summary(), waits, "{origin:?} {at}: {tools}");
+            met = Some(next);
+        }
+    }
+}
+
+#[test]
+fn a_server_whose_tools_have_new_names_at_each_start_fills_no_file() {
+    for origin in [Origin::Global, Origin::Project] {
+        let mut met = Met::default();
+        for start in 0..30 {
+            let tools: Vec<ToolSpec> = (0..100).map(|n| tool(&format!("p__{start}-{n}"))).collect();
+            met = Met::of(origin, Some(&met.pinned), Some(&met.waits), &Pins::of(&tools));
+        }
+        assert!(met.pinned.len().max(met.waits.len()) <= MAX_ABSENT + 100, "{origin:?}");
+    }
 }
 
 #[test]
