@@ -152,10 +152,10 @@ mod tests {
     }
 
     /// Somebody who says who was asked, and whose answer is waited for.
-    fn somebody(name: &'static str, asked: &mpsc::UnboundedSender<&'static str>, after: Duration) -> Option<Elicit> {
+    fn somebody(name: &'static str, asked: &mpsc::Sender<&'static str>, after: Duration) -> Option<Elicit> {
         let asked = asked.clone();
         Some(Arc::new(move |_| {
-            asked.send(name).unwrap();
+            asked.try_send(name).unwrap();
             Box::pin(async move {
                 tokio::time::sleep(after).await;
                 Elicited::Declined
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_is_for_the_last_call_and_for_the_next_if_that_ends() {
-        let (tell, mut asked) = mpsc::unbounded_channel();
+        let (tell, mut asked) = mpsc::channel(16);
         let flights = Flights::default();
         let (people, pack, params) = (People::default(), PackName::parse("p").unwrap(), json!({"message": "?"}));
         let day = Duration::from_secs(86_400);
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_whose_calls_all_ended_is_cancelled() {
-        let (tell, _asked) = mpsc::unbounded_channel();
+        let (tell, _asked) = mpsc::channel(16);
         let flights = Flights::default();
         let call = flights.begin(&request(somebody("one", &tell, Duration::from_secs(86_400)), None));
         let (people, pack, params) = (People::default(), PackName::parse("p").unwrap(), json!({"message": "?"}));
@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_shows_that_it_lives_while_a_person_is_asked_and_its_time_stands_still() {
-        let (tell, _asked) = mpsc::unbounded_channel();
+        let (tell, _asked) = mpsc::channel(16);
         let beats = Arc::new(AtomicU32::new(0));
         let ear = Arc::clone(&beats);
         let sink: ProgressSink = Arc::new(move |_| {

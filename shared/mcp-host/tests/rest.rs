@@ -1,5 +1,5 @@
 //! Packs of HTTP APIs against a server that redirects, limits, fails, floods and never ends.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -101,7 +101,7 @@ pub(crate) fn flapping(table: &mut Table) -> anyhow::Result<()> {
     calm.line("ready")?;
     let call = |kind: &str, n: usize| {
         let path = if n % 9 == 8 { "/api/v1/tools/now/call" } else { "/api/v1/tools/bench_echo/call" };
-        let arguments = if n % 9 == 8 { json!({}) } else { json!({"large": n % 3 == 0}) };
+        let arguments = if n % 9 == 8 { json!({}) } else { json!({"large": n.is_multiple_of(3)}) };
         let body = json!({"session": format!("{kind}_{n}"), "arguments": arguments}).to_string();
         Target::post(addr, path, token, "json", &body, "\"done\"")
     };

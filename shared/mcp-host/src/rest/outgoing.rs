@@ -14,9 +14,12 @@ use super::send::{Outgoing, header};
 /// Bytes of all files and texts of one request.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
+/// A whole file, or why it is not read.
+type FileRead = BoxFuture<'static, Result<Vec<u8>, Fault>>;
+
 /// Reads files of this machine for requests, under the rules of whoever runs it.
 #[derive(Clone)]
-pub struct ReadFile(pub Arc<dyn Fn(String) -> BoxFuture<'static, Result<Vec<u8>, Fault>> + Send + Sync>);
+pub struct ReadFile(pub Arc<dyn Fn(String) -> FileRead + Send + Sync>);
 
 impl std::fmt::Debug for ReadFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
