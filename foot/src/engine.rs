@@ -303,7 +303,7 @@ fn build(
         trust: Arc::clone(&trust),
         person: config.asker.as_ref().and_then(|asker| Arc::clone(asker).consent()),
         nobody: config.nobody,
-        own_packs: crate::packs::own_place(&paths),
+        own_packs: crate::packs::own_place(paths),
     };
     let gate = Gate(trust_gate.me.clone());
     // By itself: if it falls, what it was asked is answered with no, and no running pack falls with it.
