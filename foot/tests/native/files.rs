@@ -258,7 +258,9 @@ async fn writing_asks_and_without_anybody_the_answer_is_no() {
     let message =
         world.fails("write_local_file", json!({"path": "out/a.txt", "content": "x"}), "permission_denied").await;
     assert!(
-        message.contains("/project/out/a.txt}` under `allow:`") && message.contains("permissions.yaml") && message.contains("nobody"),
+        message.contains("/project/out/a.txt}` under `allow:`")
+            && message.contains("permissions.yaml")
+            && message.contains("nobody"),
         "{message}"
     );
     assert!(!world.project.join("out").exists());

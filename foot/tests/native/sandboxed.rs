@@ -73,3 +73,18 @@ async fn the_rules_open_more() {
     assert_eq!(says(&world, &format!("cat {folder}/secret")).await, "the secret");
     assert!(says(&world, &format!("echo x > {folder}/secret")).await.contains("Permission denied"));
 }
+
+#[tokio::test]
+async fn the_terminal_of_a_person_cannot_be_opened() {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let terminal = nix::unistd::ttyname(&pty.slave).unwrap();
+    for (sandbox, opens) in [("off", true), ("on", false)] {
+        let world = world(sandbox);
+        let python =
+            format!("import os; os.open(\"{}\", os.O_RDWR | os.O_NOCTTY); print(\"opened\")", terminal.display());
+        let text = says(&world, &format!("python3 -c '{python}'")).await;
+        assert_eq!(text.contains("opened"), opens, "sandbox {sandbox}: {text}");
+        assert_eq!(text.contains("Permission denied"), !opens, "sandbox {sandbox}: {text}");
+        assert!(!says(&world, ": < /dev/tty && echo has it").await.contains("has it"), "sandbox {sandbox}");
+    }
+}

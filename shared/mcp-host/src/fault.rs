@@ -112,7 +112,7 @@ fn http(error: &HttpError) -> String {
 pub(crate) fn request(error: &reqwest::Error) -> String {
     let what = match error.status() {
         Some(status) => format!("HTTP {}", status.as_u16()),
-        None if error.is_connect() => "cannot connect".to_owned(),
+        None if error.is_connect() => format!("cannot connect{}", error.url().and_then(host).unwrap_or_default()),
         None if error.is_timeout() => "timed out".to_owned(),
         None => "the HTTP exchange failed".to_owned(),
     };
@@ -123,6 +123,12 @@ pub(crate) fn request(error: &reqwest::Error) -> String {
         next = cause.source();
     }
     last.map_or(what.clone(), |cause| format!("{what}: {}", cut(cause)))
+}
+
+/// Of an address only who was meant: its query may hold a key.
+fn host(url: &reqwest::Url) -> Option<String> {
+    let host = plain(url.host_str()?);
+    Some(url.port().map_or_else(|| format!(" to {host}"), |port| format!(" to {host}:{port}")))
 }
 
 fn cut(error: &dyn Error) -> String {

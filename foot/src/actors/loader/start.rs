@@ -160,6 +160,8 @@ impl Ear {
             tools.into_iter().filter(|tool| !drift.withholds(origin, tool.name.as_str())).collect();
         let (pack, summary) = (&self.pack, drift.summary());
         let note = match all - offered.len() {
+            // They are pinned with that: nothing waits for a review.
+            0 if drift.changed.is_empty() => format!("pack '{pack}' has tools that it did not have before ({summary})"),
             0 => format!(
                 "the tools of pack '{pack}' are not what they were ({summary}); `vancetope trust review` settles it"
             ),
