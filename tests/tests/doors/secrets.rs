@@ -126,7 +126,7 @@ async fn a_secret_is_set_and_changed_while_the_brain_runs_and_is_seen_by_its_pac
         set(&home, "KEY", value).await?;
         until("the pack has the new value", || async {
             let called = length(&api, "needy__length").await?;
-            Ok((called["result"]["text"] == value.len().to_string()).then_some(()))
+            Ok((called["result"]["text"].as_str() == Some(value.len().to_string().as_str())).then_some(()))
         })
         .await?;
     }
