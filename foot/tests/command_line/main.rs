@@ -17,3 +17,4 @@ mod setup;
 mod signing_in;
 mod terminal;
 mod typing;
+mod unattended;
