@@ -18,3 +18,4 @@ mod setup;
 mod signing_in;
 mod terminal;
 mod typing;
+mod unattended;

@@ -111,6 +111,40 @@ fn a_home_in_the_project_is_the_projects_and_said_to_be_no_home() {
     assert!(doctor.out.contains(why) && !doctor.out.contains("yours alone"), "{doctor:?}");
 }
 
+#[test]
+fn another_folder_for_packs_replaces_that_of_the_home_and_nothing_else() {
+    let place = Place::new();
+    place.put("vance/foot-tools/own.json", &pack("own", "", r#"["true"]"#));
+    place.put("vance/permissions.yaml", "sandbox: on\n");
+    place.put("elsewhere/other.json", &pack("other", "", r#"["true"]"#));
+    place.put("project/.vancetope/foot-tools/theirs.json", &pack("theirs", "", r#"["true"]"#));
+    let run = |words: &[&str]| {
+        let mut command = place.program(words);
+        command.env("VANCE_FOOT_TOOLS_DIR", place.path("elsewhere"));
+        ended(command, "")
+    };
+    let rows = |said: &Value| {
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+        let packs = said["packs"].as_array().unwrap();
+        let mut rows: Vec<_> =
+            packs.iter().map(|row| (text(row, "name"), text(row, "level"), text(row, "state"))).collect();
+        rows.sort();
+        rows
+    };
+    let row = |pack: &str, level: &str, state: &str| (pack.to_owned(), level.to_owned(), state.to_owned());
+    let theirs = row("theirs", "project", "needs consent");
+    let listed = run(&["packs", "list", "--json"]);
+    assert_eq!(rows(&listed.json()), [row("other", "global", "enabled"), theirs.clone()], "{listed:?}");
+    assert_eq!(rows(&place.run(&["packs", "list", "--json"]).json()), [row("own", "global", "enabled"), theirs]);
+    // What the rest of the home says still counts, and what is added goes where packs are read.
+    let added = run(&["packs", "add", "new", "--", "true"]);
+    assert!(added.exit == 0 && place.path("elsewhere/new.json").exists(), "{added:?}");
+    assert!(!place.path("vance/foot-tools/new.json").exists());
+    place.put("vance/permissions.yaml", "dney: []\n");
+    let refused = run(&["tools", "list"]);
+    assert!(refused.exit == 2 && refused.err.contains("vance/permissions.yaml:1"), "{refused:?}");
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }

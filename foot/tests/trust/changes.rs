@@ -1,12 +1,8 @@
 //! Consent is to exactly what was shown: whatever changes asks again, and until then nothing of it runs.
 
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, stdio};
+use crate::desk::{Desk, endpoint, stdio};
 
 /// What changes, and the pack before and after it.
 type Case = (&'static str, fn(&Desk) -> (Value, Value));
@@ -122,21 +118,6 @@ fn a_script_that_changes_while_the_question_stands_there_does_not_run() {
     assert!(log.contains("allowed_once") && log.contains("\"changed\""), "{log}");
 }
 
-/// An endpoint that counts who comes.
-fn endpoint() -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let came = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&came);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            count.fetch_add(1, Ordering::SeqCst);
-            drop(stream);
-        }
-    });
-    (url, came)
-}
-
 #[test]
 fn an_endpoint_is_reached_after_a_yes_and_another_one_or_other_headers_are_not() {
     let desk = Desk::new();
@@ -146,13 +127,54 @@ fn an_endpoint_is_reached_after_a_yes_and_another_one_or_other_headers_are_not()
     assert!(desk.loads("a").contains("needs consent"));
     let ended = desk.answered("3\n");
     assert!(ended.text.contains(&format!("  wants to reach: {url}\n  with header:  X-A=1\n")), "{}", ended.text);
-    assert_eq!(came.load(Ordering::SeqCst), 0, "not before a yes");
+    assert_eq!(came(), 0, "not before a yes");
     desk.answered("2\n");
-    let before = came.load(Ordering::SeqCst);
+    let before = came();
     assert!(before > 0);
     for changed in [pack(&other, "1"), pack(&url, "${env:HOME}")] {
         desk.pack("a", &changed);
         assert!(desk.loads("a").contains("needs consent"));
     }
-    assert_eq!((came.load(Ordering::SeqCst), other_came.load(Ordering::SeqCst)), (before, 0));
+    assert_eq!((came(), other_came()), (before, 0));
+}
+
+#[test]
+fn a_file_behind_an_option_or_in_a_variable_that_changes_asks_again() {
+    let by_words = |words: &'static [&str]| {
+        move |desk: &Desk| {
+            let server = desk.server("marker");
+            let mut all = vec![server.as_str()];
+            all.extend(words);
+            stdio(&all)
+        }
+    };
+    let by_variable = |desk: &Desk| {
+        let mut pack = stdio(&[desk.server("marker")]);
+        pack["env"] = json!({"NODE_OPTIONS": "--require ./hook.js"});
+        pack
+    };
+    let cases: [(&str, &dyn Fn(&Desk) -> Value); 7] = [
+        ("hook.js", &by_words(&["--require", "./hook.js"])),
+        ("hook.js", &by_words(&["--require=./hook.js"])),
+        ("hook.js", &by_words(&["-r", "./hook"])),
+        ("hook.mjs", &by_words(&["--import=./hook.mjs"])),
+        (".env", &by_words(&["--env-file", ".env"])),
+        (".env", &by_words(&["--env-file=.env"])),
+        ("hook.js", &by_variable),
+    ];
+    for (file, pack) in cases {
+        let desk = Desk::new();
+        desk.put(&format!("repo/{file}"), "before");
+        let mut pack = pack(&desk);
+        pack["cwd"] = json!(".");
+        desk.pack("a", &pack);
+        let ended = desk.answered("2\n");
+        let shown = format!("  repo code:    {file} (asks again when it changes)\n");
+        assert!(ended.text.contains(&shown) && desk.has("marker"), "{pack}: {}", ended.text);
+        assert_eq!(desk.loads("a"), "up", "{pack}");
+        std::fs::remove_file(desk.path("marker")).unwrap();
+        desk.put(&format!("repo/{file}"), "after");
+        let reason = desk.loads("a");
+        assert!(reason.contains("needs consent") && !desk.has("marker"), "{pack}: {reason}");
+    }
 }

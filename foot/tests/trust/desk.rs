@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -152,6 +154,21 @@ pub(crate) fn stdio<T: AsRef<str>>(command: &[T]) -> Value {
 
 fn fake() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("shared/mcp-host/tests/support/fake.py")
+}
+
+/// The address of an endpoint that answers nobody, and how many came.
+pub(crate) fn endpoint() -> (String, impl Fn() -> usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let came = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&came);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    (url, move || came.load(Ordering::SeqCst))
 }
 
 /// A program that believes a person looks on.

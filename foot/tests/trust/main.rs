@@ -8,4 +8,5 @@ mod changes;
 mod commands;
 mod desk;
 mod many;
+mod rest;
 mod stops;

@@ -149,7 +149,7 @@ impl Brain {
 
     /// Starts a Foot of the same home, and waits until the Brain offers these tools.
     pub(crate) fn foot(&self, home: &Home, tools: &[&str]) -> anyhow::Result<Program> {
-        let foot = Program::start(home, "vancetope", &["--daemon", "--brain", &format!("http://{}", self.addr)])?;
+        let foot = self.young_foot(home)?;
         foot.line("foot ready")?;
         for tool in tools {
             self.until(&format!("{tool} is there"), || {
@@ -160,6 +160,11 @@ impl Brain {
             })?;
         }
         Ok(foot)
+    }
+
+    /// Starts a Foot of the same home, which has loaded nothing yet.
+    pub(crate) fn young_foot(&self, home: &Home) -> anyhow::Result<Program> {
+        Program::start(home, "vancetope", &["--daemon", "--brain", &format!("http://{}", self.addr)])
     }
 
     /// Waits until something holds.
