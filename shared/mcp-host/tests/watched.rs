@@ -62,7 +62,8 @@ impl Repo {
         let project = Project::new(&self.project).unwrap();
         let files = files::hash(&files::named(&plan, &project), &project).unwrap();
         let (book, once) = (Book::empty(), Once::default());
-        let Verdict::Ask(question) = judge(plan, &project, files, Known { book: &book, once: &once, replaces: None }) else {
+        let Verdict::Ask(question) = judge(plan, &project, files, Known { book: &book, once: &once, replaces: None })
+        else {
             panic!("not asked")
         };
         question.answered(Answer::Once, "2026-03-01").unwrap().0

@@ -69,7 +69,9 @@ impl Policy {
         let remedy = match argv.len() {
             0..=MAX_SUGGESTED_WORDS => self.add(&format!("- {}", self.exactly(&argv, cwd))),
             // Two words of `python3 -c …` allow every program there is.
-            _ if argv[1].starts_with('-') => "answer it at a terminal; a rule for its first words would allow far more than this".to_owned(),
+            _ if argv[1].starts_with('-') => {
+                "answer it at a terminal; a rule for its first words would allow far more than this".to_owned()
+            }
             _ => self.add(&format!("- {}", self.exactly(&argv[..2], cwd))),
         };
         ask(

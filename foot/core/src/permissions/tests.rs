@@ -205,7 +205,10 @@ fn a_denied_folder_has_no_second_spelling() {
 fn a_refusal_says_what_to_add_where() {
     let policy = policy("ask: [{exec: [make]}]");
     for (action, wants) in [
-        (Action::Write(Path::new("/code/repo/out/a.txt")), vec!["add `- {write: /code/repo/out/a.txt}` under `allow:` in", FILE]),
+        (
+            Action::Write(Path::new("/code/repo/out/a.txt")),
+            vec!["add `- {write: /code/repo/out/a.txt}` under `allow:` in", FILE],
+        ),
         (Action::Write(Path::new("/code/repo/a[1] b.txt")), vec!["- {write: \"/code/repo/a[[]1[]] b.txt\"}"]),
         (exec(Program::Argv(&argv("git status"))), vec!["add `- {exec: [git, status]}` under `allow:` in", FILE]),
         (exec(Program::Argv(&argv("make all"))), vec!["permissions.yaml:1 (`ask`)", "take that rule out"]),
@@ -228,8 +231,7 @@ fn the_suggested_line_allows_what_was_refused() {
     for path in
         ["/code/repo/out/a.txt", "/code/repo/a[1] b.txt", "/code/repo/{x}*?.txt", "/code/repo/yes", "/elsewhere/x"]
     {
-        let text =
-            format!("roots: [/code/repo, /elsewhere]\nallow:\n- {{write: {}}}", paths::exact_glob(path));
+        let text = format!("roots: [/code/repo, /elsewhere]\nallow:\n- {{write: {}}}", paths::exact_glob(path));
         assert_eq!(word(&policy(&text).decide("t", Action::Write(Path::new(path)))), "allow", "{text}");
     }
 }
