@@ -250,7 +250,8 @@ fn what_no_pack_of_a_repository_may_say_is_refused_without_a_question() {
         pack["env"] = json!({name: value});
         desk.pack("a", &pack);
     };
-    let cases: [(&str, &str, &dyn Fn(&Desk)); 7] = [
+    type Case<'a> = (&'a str, &'a str, &'a dyn Fn(&Desk));
+    let cases: [Case<'_>; 7] = [
         ("PATH", "may not set `PATH`", &|desk| with_env(desk, "PATH", &desk.text("repo/bin"))),
         ("LD_PRELOAD", "may not set LD_*", &|desk| with_env(desk, "LD_PRELOAD", "./evil.so")),
         ("LD_LIBRARY_PATH", "may not set LD_*", &|desk| with_env(desk, "LD_LIBRARY_PATH", ".")),

@@ -153,7 +153,8 @@ fn a_file_behind_an_option_or_in_a_variable_that_changes_asks_again() {
         pack["env"] = json!({"NODE_OPTIONS": "--require ./hook.js"});
         pack
     };
-    let cases: [(&str, &dyn Fn(&Desk) -> Value); 7] = [
+    type Case<'a> = (&'a str, &'a dyn Fn(&Desk) -> Value);
+    let cases: [Case<'_>; 7] = [
         ("hook.js", &by_words(&["--require", "./hook.js"])),
         ("hook.js", &by_words(&["--require=./hook.js"])),
         ("hook.js", &by_words(&["-r", "./hook"])),
