@@ -375,6 +375,10 @@ fn nothing_is_left_to_do_and_no_path_of_one_machine_is_in_here() -> anyhow::Resu
     let mut found = Vec::new();
     for (name, text) in files()? {
         for (index, line) in text.lines().enumerate() {
+            // A workspace of its own names what it reads by its place.
+            if name == "fuzz/Cargo.toml" && line.contains("path = ") {
+                continue;
+            }
             for word in words.iter().filter(|word| line.contains(**word)) {
                 found.push(format!("{name}:{}: {word}", index + 1));
             }

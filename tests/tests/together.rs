@@ -88,7 +88,7 @@ async fn server(words: &[&std::ffi::OsStr]) -> anyhow::Result<(Child, String)> {
 }
 
 fn support(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/mcp-host/tests/support").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("shared").join("mcp-host/tests/support").join(name)
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The wire as a foreign client sees it: the document's own frame, bad frames, limits, take-over.
 #![allow(missing_docs)]
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -232,8 +234,8 @@ async fn a_clients_tool_never_replaces_a_server_tool() -> anyhow::Result<()> {
         .send(&json!({"type": "client_connected", "available_tools": [{"name": "web_search"}, {"name": "bad name"}, {"name": "fine"}]}))
         .await?;
     let welcome = client.next("welcome").await?;
-    let refused: Vec<&str> =
+    let refused: BTreeSet<&str> =
         welcome["refused"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect();
-    assert_eq!(refused, ["web_search", "bad name"], "{welcome}");
+    assert_eq!(refused, BTreeSet::from(["web_search", "bad name"]), "{welcome}");
     Ok(())
 }

@@ -62,7 +62,7 @@ fn mistakes_are_named_with_their_line() {
                 "2: `grace`: 'x' is not a duration, expected one such as 10m, 1s or 500ms",
                 "3: `call_timeout` is zero, expected a duration such as 10m",
                 "4: `max_parallel_tasks` is the number 0, expected a whole number from 1 to 10000",
-                "5: unknown field `y` in `defaults`, expected one of: grace, call_timeout, max_parallel_tasks",
+                "5: unknown field `y` in `defaults`, expected one of: grace, call_timeout, answer_within, max_parallel_tasks",
             ],
         ),
         (
