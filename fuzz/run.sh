@@ -38,7 +38,11 @@ for target in ${*:-$all}; do
     pack) fenced json "$seeds" ;;
     openapi) cp shared/rest/tests/cases/*.yaml "$seeds" ;;
     request) ;;
-    tree) cp examples/*/*.yaml "$seeds" && fenced yaml "$seeds" ;;
+    tree)
+        # Several examples have a file of the same name.
+        for file in examples/*/*.yaml; do cp "$file" "$seeds/$(echo "$file" | tr / -)"; done
+        fenced yaml "$seeds"
+        ;;
     *) fenced yaml "$seeds" ;;
     esac
     log="$out/found/$target.log"
