@@ -24,6 +24,8 @@ use super::run::{self, Job};
 use super::runs::Runs;
 use crate::journal::{CallJournal, Written};
 
+/// Open questions are said again this often: a Brain whose store failed in that moment has not kept them.
+const SAY_AGAIN: Duration = Duration::from_secs(30);
 /// Results up to this size wait for the socket in memory; larger ones wait in the journal.
 const INLINE_BYTES: usize = 256 * 1024;
 /// How often the table looks for results that were not acknowledged.
@@ -301,9 +303,11 @@ impl Actor for Dispatcher {
         let (reports, mut written) = mpsc::channel(INFLIGHT_CALLS);
         self.reports = reports;
         ctx.add_stream(poll_fn(move |cx| written.poll_recv(cx)));
-        ctx.run_interval(TICK, |dispatcher, _| {
+        let mut said = tokio::time::Instant::now();
+        ctx.run_interval(TICK, move |dispatcher, _| {
             dispatcher.apply(Event::Tick);
-            if dispatcher.shared.questions.is_unsaid() {
+            if dispatcher.shared.questions.is_unsaid() || said.elapsed() >= SAY_AGAIN {
+                said = tokio::time::Instant::now();
                 dispatcher.tell_questions();
             }
         });
