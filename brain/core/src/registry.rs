@@ -8,7 +8,7 @@ use vance_shared::json::Raw;
 use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{NATIVE_TOOLS, Replay, ToolSpec};
 
-use crate::route::MAX_FALLBACK_HOPS;
+use crate::route::{MAX_FALLBACK_HOPS, unavailable_now};
 use crate::spec::{Backing, EngineSpec, Location, OfflineStrategy, RegistryEntry, RegistryFile, Side};
 
 /// Whether the server's side of a tool can run now.
@@ -262,19 +262,28 @@ impl Registry {
         false
     }
 
-    /// Why a client may not offer a tool of this name, if so: it never replaces a server tool.
+    /// Why a client may not offer a tool of this name, if so: it never replaces a server tool. The names of a server pack are the server's
+    /// also while that pack starts or has failed: what a name means does not change with a server's health.
     pub fn refuses(&self, name: &ToolName) -> Option<String> {
-        let only_server = match self.file.get(name) {
-            Some(entry) => entry.location == Location::Server,
-            None => self.server_tools.contains_key(name) && !self.is_shared(name),
-        };
-        only_server.then(|| format!("'{name}' is a tool of the server; a client's tool cannot replace it"))
+        let pack = || self.packs.keys().find(|pack| name.is_of_pack(pack));
+        match self.file.get(name) {
+            Some(entry) if entry.location != Location::Server => None,
+            None if !self.server_tools.contains_key(name) => {
+                let pack = pack().filter(|_| !self.is_shared(name))?;
+                Some(format!(
+                    "'{name}' has the name of the server's pack '{pack}'; give the client's pack another name, or write the tool \
+                     into the Brain's tools.yaml with `location: both` or `client`"
+                ))
+            }
+            None if self.is_shared(name) => None,
+            Some(_) | None => Some(format!("'{name}' is a tool of the server; a client's tool cannot replace it")),
+        }
     }
 
-    /// True if an entry says that clients have the server's tool of this name too.
+    /// True if an entry says that clients have the tool behind it, too.
     fn is_shared(&self, name: &ToolName) -> bool {
-        let both = |entry: &&RegistryEntry| matches!(entry.location, Location::Both { .. });
-        self.file.values().filter(both).any(|entry| names_behind(entry).contains(name))
+        let clients = |entry: &&RegistryEntry| entry.location != Location::Server;
+        self.file.values().filter(clients).any(|entry| names_behind(entry).contains(name))
     }
 
     /// All names that a session can mean, for suggestions and lists.
@@ -331,8 +340,8 @@ pub struct ListedTool {
     pub unavailable: Option<String>,
 }
 
-/// The active registry of a session: every tool with whether it can run now, and why not.
-pub fn list(registry: &Registry, view: &SessionView) -> Vec<ListedTool> {
+/// The active registry of a session: every tool with whether it can run now, and why not. With an engine only what that engine can ever run.
+pub fn list(registry: &Registry, view: &SessionView, engine: Option<&EngineSpec>) -> Vec<ListedTool> {
     registry
         .names(view)
         .into_iter()
@@ -341,7 +350,7 @@ pub fn list(registry: &Registry, view: &SessionView) -> Vec<ListedTool> {
             let offers = |c: &&ClientView| known.client_names.iter().any(|n| c.tools.contains_key(n));
             let clients: Vec<ClientId> =
                 view.clients.iter().filter(|c| c.online).filter(offers).map(|c| c.client_id.clone()).collect();
-            let unavailable = unavailable(view, &known, !clients.is_empty());
+            let unavailable = unavailable_now(view, engine, &name, &known).ok()?;
             Some(ListedTool {
                 name,
                 clients: if known.location == Location::Server { Vec::new() } else { clients },
@@ -350,24 +359,6 @@ pub fn list(registry: &Registry, view: &SessionView) -> Vec<ListedTool> {
             })
         })
         .collect()
-}
-
-fn unavailable(view: &SessionView, known: &KnownTool, client_online: bool) -> Option<String> {
-    let server_up = matches!(known.server, Some((_, ServerSide::Up | ServerSide::Starting)));
-    let client_counts = client_online && known.location != Location::Server;
-    if server_up || client_counts {
-        return None;
-    }
-    if let Some((_, ServerSide::Down { reason })) = &known.server
-        && known.location == Location::Server
-    {
-        return Some(reason.clone());
-    }
-    let leaving = view.clients.iter().find(|c| !c.online && known.client_names.iter().any(|n| c.tools.contains_key(n)));
-    Some(match leaving {
-        Some(client) => format!("client '{}' is disconnected", client.name),
-        None => "no connected client offers it".to_owned(),
-    })
 }
 
 /// True if a list of names and `@labels` holds the tool.

@@ -68,11 +68,14 @@ pub fn decide(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &T
     loop {
         let current = path[path.len() - 1].clone();
         match hop(registry, view, wish, &current, path.len() == 1) {
+            // An alternative that cannot run, or that engine or target rule out, is none: a client that left delays, it makes
+            // nothing fail.
+            Hop::Is(Decision::Fail(fault)) | Hop::RuledOut(fault) => return without.unwrap_or(Decision::Fail(fault)),
             Hop::Is(decision) => return decision,
-            // An alternative that engine or target rule out is none: a client that left delays, it makes nothing fail.
-            Hop::RuledOut(fault) => return without.unwrap_or(Decision::Fail(fault)),
             Hop::Alternative { next, otherwise } => {
-                without = Some(otherwise);
+                if without.is_none() || !matches!(otherwise, Decision::Fail(_)) {
+                    without = Some(otherwise);
+                }
                 let cycle = path.contains(&next);
                 path.push(next);
                 if cycle || path.len() > MAX_FALLBACK_HOPS + 1 {
@@ -97,10 +100,6 @@ enum Hop {
     },
 }
 
-fn ruled_out(code: &str, message: String) -> Hop {
-    Hop::RuledOut(Fault::new(code, message))
-}
-
 /// `asked`: the task itself named the tool (an alternative need not stand in the task's list).
 fn hop(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &ToolName, asked: bool) -> Hop {
     let Some(known) = registry.lookup(view, name) else {
@@ -108,20 +107,17 @@ fn hop(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &ToolName
         let message = format!("unknown tool: {name} (nearest: {near})");
         return Hop::Is(Decision::Fail(Fault::new("unknown_tool", message)));
     };
-    let Some(listed) = engine_sides(wish.engine, name, &known) else {
-        let engine = wish.engine.map_or("", |e| e.id.as_str());
-        return ruled_out("unknown_tool", format!("unknown tool: {name} is not in the tool sets of engine {engine}"));
-    };
-    if asked && wish.tools.is_some_and(|list| !selects(list, name, &known)) {
-        return ruled_out("tool_not_listed", format!("tool {name} is not in the task's `tools`; add it there"));
-    }
     let strategy = strategy(wish, &known);
     let auto_fallback = wish.engine.is_some_and(|e| e.auto_fallback);
     let may_switch = auto_fallback || strategy == OfflineStrategy::Fallback || wish.target == ExecutionTarget::Any;
-    let sides = match sides(wish.target, name, known.location, &listed, auto_fallback, may_switch) {
+    let sides = match allowed(wish.engine, wish.target, name, &known, may_switch) {
         Ok(sides) => sides,
         Err(fault) => return Hop::RuledOut(fault),
     };
+    if asked && wish.tools.is_some_and(|list| !selects(list, name, &known)) {
+        let message = format!("tool {name} is not in the task's `tools`; add it there");
+        return Hop::RuledOut(Fault::new("tool_not_listed", message));
+    }
     if let Some(decision) = sides.iter().find_map(|side| run_on(*side, view, wish, &known)) {
         return Hop::Is(decision);
     }
@@ -198,11 +194,16 @@ fn wait(wish: &Wish<'_>, strategy: OfflineStrategy) -> Decision {
 
 /// Only the server could run it, and cannot: waiting for a client would be for ever.
 fn unavailable(name: &ToolName, known: &KnownTool) -> Decision {
-    let reason = match &known.server {
-        Some((_, ServerSide::Down { reason })) => reason.as_str(),
+    let message = format!("tool {name} cannot run on the server: {}", down(known));
+    Decision::Fail(Fault::new("server_unavailable", message))
+}
+
+/// Why the server's side is down.
+fn down(known: &KnownTool) -> &str {
+    match &known.server {
+        Some((_, ServerSide::Down { reason })) => reason,
         Some((_, ServerSide::Up | ServerSide::Starting)) | None => "the server's side is not there",
-    };
-    Decision::Fail(Fault::new("server_unavailable", format!("tool {name} cannot run on the server: {reason}")))
+    }
 }
 
 /// Task, engine, tool entry, default.
@@ -234,14 +235,54 @@ fn target_contradiction(target: ExecutionTarget, name: &ToolName, location: Loca
     Fault::new("target_contradiction", format!("execution_target is {word}, but {but}"))
 }
 
-/// The facts that contradict each other whatever the presence, at submission: target against location.
-pub fn contradicts(known: &KnownTool, target: ExecutionTarget, name: &ToolName) -> Option<Fault> {
-    let possible = match (required(target), known.location) {
-        (None, _) | (Some(_), Location::Both { .. }) => true,
-        (Some(only), Location::Server) => only == Side::Server,
-        (Some(only), Location::Client) => only == Side::Client,
-    };
-    (!possible).then(|| target_contradiction(target, name, known.location, false))
+/// The facts that contradict each other whatever the presence, at submission: engine, location and target.
+pub fn contradicts(
+    known: &KnownTool,
+    target: ExecutionTarget,
+    engine: Option<&EngineSpec>,
+    name: &ToolName,
+) -> Option<Fault> {
+    allowed(engine, target, name, known, true).err()
+}
+
+/// The sides where an engine and a target let a tool run, the preferred one first.
+fn allowed(
+    engine: Option<&EngineSpec>,
+    target: ExecutionTarget,
+    name: &ToolName,
+    known: &KnownTool,
+    may_switch: bool,
+) -> Result<Vec<Side>, Fault> {
+    let listed = engine_sides(engine, name, known).ok_or_else(|| {
+        let engine = engine.map_or("", |e| e.id.as_str());
+        Fault::new("unknown_tool", format!("unknown tool: {name} is not in the tool sets of engine {engine}"))
+    })?;
+    sides(target, name, known.location, &listed, engine.is_some_and(|e| e.auto_fallback), may_switch)
+}
+
+/// Why a tool of a session's list cannot run now for a task with that engine and no wishes of its own; `None`: it can. `Err`: never, for
+/// that engine.
+pub fn unavailable_now(
+    view: &SessionView,
+    engine: Option<&EngineSpec>,
+    name: &ToolName,
+    known: &KnownTool,
+) -> Result<Option<String>, Fault> {
+    let auto_fallback = engine.is_some_and(|e| e.auto_fallback);
+    let wish = Wish { engine, ..Wish::default() };
+    let may_switch = auto_fallback || strategy(&wish, known) == OfflineStrategy::Fallback;
+    let sides = allowed(engine, ExecutionTarget::Auto, name, known, may_switch)?;
+    if sides.iter().any(|side| run_on(*side, view, &wish, known).is_some()) {
+        return Ok(None);
+    }
+    if !sides.contains(&Side::Client) {
+        return Ok(Some(down(known).to_owned()));
+    }
+    let leaving = view.clients.iter().find(|c| !c.online && known.client_names.iter().any(|n| c.tools.contains_key(n)));
+    Ok(Some(match leaving {
+        Some(client) => format!("client '{}' is disconnected", client.name),
+        None => "no connected client offers it".to_owned(),
+    }))
 }
 
 /// The client that gets the call, with the tool's name there: the client that the task names > the one that submitted it >

@@ -188,9 +188,8 @@ pub async fn session_tools(brain: &Brain, owner: &str, id: &str, engine: Option<
     let published = session.published();
     let registry = brain.registry.load();
     let engine = engine.map(|id| registry.engines.get(id).ok_or_else(|| unknown_engine(id))).transpose()?;
-    let tools: Vec<Value> = registry::list(&registry, &published.view)
+    let tools: Vec<Value> = registry::list(&registry, &published.view, engine)
         .into_iter()
-        .filter(|tool| registry::engine_sides(engine, &tool.name, &tool.known).is_some())
         .map(|tool| {
             let spec = tool.known.spec.as_ref();
             let labels: Vec<&str> = tool.known.labels().collect();

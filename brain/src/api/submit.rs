@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use vance_brain_core::route::contradicts;
-use vance_brain_core::spec::{EngineRef, EngineSpec, Mode, TaskSpec, TreeSpec};
+use vance_brain_core::spec::{EngineRef, EngineSpec, Mode, TreeSpec};
 use vance_brain_core::task::{Event, Head, State, Task};
 use vance_brain_core::tree_file::parse_tree;
 use vance_shared::call::Fault;
@@ -208,7 +208,7 @@ impl NewTree {
             .collect();
         let (mut tasks, mut events) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for head in heads {
-            let fault = contradiction(brain, session, &head.spec);
+            let fault = contradiction(brain, session, &head);
             let mut task = Task::new(head.clone(), at);
             let mut of_task = vec![Event::Submitted(head)];
             if let Some(error) = fault {
@@ -251,12 +251,12 @@ impl NewTree {
 }
 
 /// Facts of a task that can never go together: it fails at once, with both named.
-fn contradiction(brain: &Brain, session: &SessionHandle, spec: &TaskSpec) -> Option<Fault> {
+fn contradiction(brain: &Brain, session: &SessionHandle, head: &Head) -> Option<Fault> {
     let registry = brain.registry.load();
     let published = session.published();
-    spec.steps.iter().find_map(|step| {
+    head.spec.steps.iter().find_map(|step| {
         let known = registry.lookup(&published.view, &step.call)?;
-        contradicts(&known, spec.execution_target, &step.call)
+        contradicts(&known, head.spec.execution_target, head.engine.as_ref(), &step.call)
     })
 }
 

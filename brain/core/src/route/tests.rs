@@ -237,12 +237,17 @@ fn a_tool_outside_the_engines_sets_is_unknown_to_it() {
 #[test]
 fn a_contradiction_says_both_facts() {
     let known = |location| registry(vec![entry("t", location)], &[]).lookup(&view(vec![]), &tool("t")).unwrap();
-    let fault = contradicts(&known(Location::Client), ExecutionTarget::Server, &tool("t")).unwrap();
+    let fault = contradicts(&known(Location::Client), ExecutionTarget::Server, None, &tool("t")).unwrap();
     assert_eq!(fault.message, "execution_target is server, but tool t has location client");
-    let fault = contradicts(&known(Location::Server), ExecutionTarget::Client, &tool("t")).unwrap();
+    let server = engine(&["t"], &[], false);
+    let fault = contradicts(&known(Location::Client), ExecutionTarget::Auto, Some(&server), &tool("t")).unwrap();
+    assert_eq!(fault.code, "engine_contradiction");
+    let fault = contradicts(&known(Location::Client), ExecutionTarget::Auto, Some(&engine(&[], &[], true)), &tool("t"));
+    assert_eq!(fault.unwrap().code, "unknown_tool");
+    let fault = contradicts(&known(Location::Server), ExecutionTarget::Client, None, &tool("t")).unwrap();
     assert_eq!(fault.message, "execution_target is client, but tool t has location server");
     for target in [ExecutionTarget::Auto, ExecutionTarget::Any, ExecutionTarget::Server, ExecutionTarget::Client] {
-        assert_eq!(contradicts(&known(BOTH_S), target, &tool("t")), None);
+        assert_eq!(contradicts(&known(BOTH_S), target, None, &tool("t")), None);
     }
 }
 
@@ -357,7 +362,8 @@ fn alternatives_are_followed_four_times_and_never_in_a_circle() {
     for (length, back) in [(0, "t"), (1, "t"), (3, "t2")] {
         assert_eq!(decided(&chain(Some(back), length), &view(vec![]), &Wish::default()), "fallback_chain");
     }
-    assert_eq!(decided(&chain(Some("nowhere"), 1), &view(vec![]), &Wish::default()), "unknown_tool");
+    // An alternative that cannot run is none.
+    assert_eq!(decided(&chain(Some("nowhere"), 1), &view(vec![]), &Wish::default()), "block");
     // Waiting tasks are woken for what any of the alternatives needs.
     assert_eq!(chain(Some("t"), 2).client_names(&tool("t")), [tool("t"), tool("t1"), tool("t2")]);
     assert_eq!(chain(None, 0).client_names(&tool("elsewhere")), [tool("elsewhere")]);
@@ -422,6 +428,46 @@ fn a_starting_server_pack_counts_as_there_and_a_failed_one_says_why() {
     let got = decide(&registry, &view(vec![]), &Wish::default(), &tool("dead__x"));
     let Decision::Fail(fault) = got else { panic!("{got:?}") };
     assert_eq!(fault.message, "tool dead__x cannot run on the server: exited with 1");
+}
+
+#[test]
+fn an_alternative_that_is_down_leaves_the_task_waiting_for_its_client() {
+    let mut t = entry("t", Location::Client);
+    (t.offline_strategy, t.fallback_tool) = (Some(OfflineStrategy::Fallback), Some(tool("dead")));
+    let mut dead = entry("dead", Location::Server);
+    for further in [None, Some(tool("deader"))] {
+        dead.fallback_tool = further;
+        let registry = registry(vec![t.clone(), dead.clone(), entry("deader", Location::Server)], &[]);
+        assert_eq!(decided(&registry, &view(vec![]), &Wish::default()), "block");
+        assert_eq!(decided(&registry, &view(vec![client("a", true, 1, &["t"])]), &Wish::default()), "foot_a t");
+    }
+}
+
+#[test]
+fn the_names_of_a_server_pack_are_the_servers_while_it_is_down_too() {
+    let mut shared = entry("look", BOTH_S);
+    shared.backing = Some(Backing::McpServer { pack: "git".into(), tool: Some("look".into()) });
+    let mut registry = registry(vec![shared], &[]);
+    for side in [ServerSide::Up, ServerSide::Starting, ServerSide::Down { reason: "exited with 1".to_owned() }] {
+        registry.packs = BTreeMap::from([("git".to_owned(), side)]);
+        let reason = registry.refuses(&tool("git__push")).unwrap();
+        assert!(reason.contains("the server's pack 'git'"), "{reason}");
+        assert_eq!(registry.refuses(&tool("git__look")), None);
+        assert_eq!(registry.refuses(&tool("gitter__push")), None);
+    }
+}
+
+#[test]
+fn the_list_of_an_engine_holds_what_it_can_ever_run_with_what_routing_says() {
+    let registry = registry(vec![entry("s", Location::Server), entry("c", Location::Client), entry("b", BOTH_S)], &["s"]);
+    let there = view(vec![client("a", true, 1, &["c", "b"])]);
+    let shown = |engine: Option<&EngineSpec>| -> Vec<String> {
+        let listed = crate::registry::list(&registry, &there, engine);
+        listed.iter().map(|t| format!("{}: {}", t.name, t.unavailable.as_deref().unwrap_or("ok"))).collect()
+    };
+    assert_eq!(shown(None), ["b: the server offers no tool 'b'", "c: ok", "s: ok"]);
+    assert_eq!(shown(Some(&engine(&[], &["s", "c", "b"], false))), ["b: ok", "c: ok"]);
+    assert_eq!(shown(Some(&engine(&["s", "c", "b"], &[], true))), ["b: the server offers no tool 'b'", "s: ok"]);
 }
 
 /// Every combination of all inputs against the rules that hold for each of them.
