@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS calls (
 );
 -- When this file took the place of one that was lost, in seconds since 1970.
 CREATE TABLE IF NOT EXISTS losses (at INTEGER NOT NULL);
+-- The inode of this file, so that a copy of it knows that it is one.
+CREATE TABLE IF NOT EXISTS place (inode INTEGER NOT NULL);
 -- Of an earlier release, and read by nobody: it made each durable write a third larger.
 DROP INDEX IF EXISTS calls_open;
 ";
@@ -63,6 +65,13 @@ pub(super) fn open(path: &Path, expected: bool) -> Result<Store, JournalFault> {
         Ok(store) if missing && expected => {
             tracing::warn!(
                 "{}: the journal is gone; calls that it held are lost, the Brain decides about them",
+                shown(path)
+            );
+            remember_loss(store)
+        }
+        Ok(store) if store.is_copy(path)? => {
+            tracing::warn!(
+                "{}: the journal is a copy of another one; calls that ran since then are not in it, the Brain decides about them",
                 shown(path)
             );
             remember_loss(store)
@@ -115,12 +124,41 @@ fn set_aside(path: &Path) -> Result<PathBuf, JournalFault> {
     Ok(aside)
 }
 
+/// `None`: this system has none.
+fn inode(path: &Path) -> Result<Option<i64>, JournalFault> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let found = std::fs::metadata(path).map_err(|error| JournalFault::Io { path: shown(path), error })?;
+        Ok(Some(found.ino().cast_signed()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        Ok(None)
+    }
+}
+
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 impl Store {
+    /// True if the file was made by copying one, with a home or out of a backup: what the other one ran later is not in it. Only
+    /// the inode is compared; numbers of devices change with the order in which a machine finds its disks.
+    fn is_copy(&self, path: &Path) -> Result<bool, JournalFault> {
+        let fault = |error| JournalFault::Store { path: self.path.clone(), error };
+        let Some(inode) = inode(path)? else { return Ok(false) };
+        let known = self.connection.query_row("SELECT inode FROM place", [], |row| row.get::<_, i64>(0));
+        let known = known.optional().map_err(fault)?;
+        if known != Some(inode) {
+            self.connection.execute("DELETE FROM place", []).map_err(fault)?;
+            self.connection.execute("INSERT INTO place (inode) VALUES (?1)", [inode]).map_err(fault)?;
+        }
+        Ok(known.is_some_and(|known| known != inode))
+    }
+
     /// The file, for people.
     pub(super) fn path(&self) -> &str {
         &self.path

@@ -102,6 +102,20 @@ fn a_journal_that_is_missing_was_lost_and_that_counts_over_restarts() {
 }
 
 #[test]
+fn a_copied_journal_knows_that_it_is_one_and_the_first_one_does_not_mind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("journal.db"), dir.path().join("copy.db"));
+    assert!(!Journal::open(&path, false).unwrap().follows_a_loss());
+    std::fs::copy(&path, &copy).unwrap();
+    assert!(Journal::open(&copy, true).unwrap().follows_a_loss());
+    assert!(Journal::open(&copy, true).unwrap().follows_a_loss(), "also after the next start");
+    assert!(!Journal::open(&path, true).unwrap().follows_a_loss());
+    // Moved it is the same one.
+    std::fs::rename(&path, dir.path().join("moved.db")).unwrap();
+    assert!(!Journal::open(&dir.path().join("moved.db"), true).unwrap().follows_a_loss());
+}
+
+#[test]
 fn a_journal_of_a_later_release_is_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.db");
