@@ -224,6 +224,7 @@ impl TrustGate {
         let refusal = question.reason(Unasked::Refused, &self.shared.own_packs);
         let digest = question.digest();
         let plan = question.plan().clone();
+        let is_about_document = question.is_about_document();
         let Some((launch, entry)) = question.answered(said, &trust::today()) else {
             self.record(Event::Refused, plan, digest, None);
             return answer(tell, Err(refusal));
@@ -236,8 +237,9 @@ impl TrustGate {
             let event = if lasts { Event::AllowedAlways } else { Event::AllowedOnce };
             let yes = Yes { event, plan: &plan, digest, entry: entry.as_ref() };
             let counts = trust.remember(&yes, Event::AllowedOnce);
-            // A yes to the pack is one to the tools that it starts with now: they are pinned anew.
-            if !matches!(counts, Ok(Counts::No(_)))
+            // A yes to the pack is one to the tools that it starts with now: they are pinned anew. One to hosts is none to changed tools.
+            if !is_about_document
+                && !matches!(counts, Ok(Counts::No(_)))
                 && let Err(why) = trust.pins().forget(Origin::Project, &plan.pack)
             {
                 tracing::warn!("pack '{}': its earlier tools are still remembered: {why}", plan.pack);

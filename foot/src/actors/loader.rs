@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use vance_foot_core::merge::LeftOut;
 use vance_foot_core::select::Wanted;
-use vance_mcp_host::{Elicit, HostEnv, HostEvent};
+use vance_mcp_host::{Elicit, HostEnv, HostEvent, rest};
 use vance_shared::launch::{LaunchPlan, TrustedLaunch};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
 use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Handler, Message, SupervisorRef};
 
 use super::catalogue::{Catalogue, Tool};
-use super::gate::Gate;
+use super::gate::{Decision, Gate};
 use super::hosts::Permit;
 use crate::engine::Load as Which;
 use crate::packs::{self, Packs};
@@ -180,7 +180,7 @@ impl Loader {
             (load.is_read, load.undecided) = (true, packs.wanted.len());
         }
         for wanted in packs.wanted {
-            tokio::task::spawn_local(decide(self.shared.gate.clone(), wanted, self.shared.me.clone()));
+            tokio::task::spawn_local(decide(self.shared.clone(), wanted));
         }
     }
 
@@ -290,9 +290,13 @@ fn skipped(left_out: &LeftOut) {
 }
 
 /// Takes a pack through the gate, and, if it may not pass, the user's own one below it.
-async fn decide(gate: Gate, Wanted { plan, fallback }: Wanted, loader: ActorRef<Loader>) {
+async fn decide(Shared { gate, env, me: loader, .. }: Shared, Wanted { plan, fallback }: Wanted) {
     let (pack, file) = (plan.pack.to_string(), plan.source.file.clone());
-    let (refused, launch) = match gate.decide(plan, fallback.clone()).await {
+    let decision = match gate.decide(plan, fallback.clone()).await {
+        Ok(launch) => with_document(&gate, &env, launch).await,
+        Err(reason) => Err(reason),
+    };
+    let (refused, launch) = match decision {
         Ok(launch) => (None, Some(launch)),
         Err(reason) => {
             let (below, reason) = match fallback {
@@ -307,6 +311,21 @@ async fn decide(gate: Gate, Wanted { plan, fallback }: Wanted, loader: ActorRef<
     let decided = ToLoader::Decided { pack, refused, launch: launch.map(Box::new) };
     if let Err(refusal) = loader.post(decided).await {
         tracing::debug!("a pack was decided on, and the loader is {refusal}");
+    }
+}
+
+/// A yes to a pack is one to fetching its document. Where that leads beyond what the pack names is a question of its own; whoever says no to it, or
+/// cannot be asked, has the pack without those hosts.
+async fn with_document(gate: &Gate, env: &HostEnv, launch: TrustedLaunch) -> Decision {
+    let Some(further) = rest::leads(&launch, env).await else { return Ok(launch) };
+    match gate.decide(further, None).await {
+        Ok(further) => Ok(further),
+        Err(why) => {
+            // The pack itself says what it cannot call and what to do, on each start.
+            tracing::info!("pack '{}': {}", launch.plan().pack, plain(&why));
+            // It may have been denied while that question stood there.
+            gate.decide(launch.plan().clone(), None).await
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::args::{CallArgs, ToolsCommand};
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
-use super::packs::launch::{host, launch};
+use super::packs::launch::{host, launch, with_document};
 use crate::api::{ApiError, CallOutput, CallRequest};
 use crate::control::{Answer, Reached, Request, every_foot};
 
@@ -139,6 +139,7 @@ async fn dry_run(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> 
     let host = host(context)?;
     let arguments: Value = serde_json::from_str(&args.arguments).unwrap_or(Value::Null);
     match vance_mcp_host::rest::dry_run(&launch, &host, name, &arguments).await {
+    let launch = with_document(context, launch(context, &pack)?, &host).await?;
         None => Err(none(format!("'{pack}' is an MCP server"))),
         Some(Ok(request)) if context.screen.json => {
             context.screen.value(&request)?;

@@ -1,10 +1,13 @@
 //! A project's pack of an HTTP API: nothing of it is reached before a yes, and consent is to its document.
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, endpoint};
+use crate::desk::{Desk, Seat, endpoint};
 
 fn pack(desk: &Desk, folder: &str, parameters: &Value) {
     let text = json!({"name": "api", "type": "rest_api", "parameters": parameters}).to_string();
@@ -117,4 +120,163 @@ fn a_check_lists_the_tools_of_a_document_and_a_dry_run_shows_the_request_and_nei
     let wrong = json_of(&desk, &["tools", "call", "api__change", r#"{"id": "x"}"#, "--dry-run", "--json"]);
     assert_eq!(wrong["error"]["code"], "invalid_argument", "{wrong}");
     assert_eq!(came(), 0);
+}
+
+/// A server that answers everything with one text, and the heads of the requests that came.
+struct Web {
+    url: String,
+    body: Arc<Mutex<String>>,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Web {
+    fn start(body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (body, heads) = (Arc::new(Mutex::new(body.to_owned())), Arc::<Mutex<Vec<String>>>::default());
+        let (says, had) = (Arc::clone(&body), Arc::clone(&heads));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).is_ok_and(|n| n > 0) {}
+                had.lock().unwrap().push(head.to_lowercase());
+                let body = says.lock().unwrap().clone();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                drop(stream.get_mut().write_all(answer.as_bytes()));
+            }
+        });
+        Self { url, body, heads }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+/// A pack whose document leads to two other servers: one for all operations, one for a single one.
+struct Leading {
+    desk: Desk,
+    docs: Web,
+    base: Web,
+    side: Web,
+}
+
+impl Leading {
+    fn new(more: Value) -> Self {
+        let (base, side) = (Web::start("{\"ok\": 1}"), Web::start("{\"ok\": 2}"));
+        let docs = Web::start(&Self::document(&base, &side));
+        let desk = Desk::new();
+        let mut parameters =
+            json!({"specUrl": format!("{}/api.json", docs.url), "auth": {"type": "bearer", "token": "${env:KEY}"}});
+        parameters.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pack(&desk, THEIRS, &parameters);
+        Self { desk, docs, base, side }
+    }
+
+    fn document(base: &Web, side: &Web) -> String {
+        let operation = |id: &str| json!({"operationId": id, "responses": {"200": {"description": "ok"}}});
+        json!({
+            "openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": format!("{}/v1", base.url)}],
+            "paths": {"/top": {"get": operation("top")}, "/side": {"servers": [{"url": side.url}], "get": operation("side")}},
+        })
+        .to_string()
+    }
+
+    fn command(&self, tool: &str) -> Command {
+        let mut command = self.desk.command(&["tools", "call", &format!("api__{tool}"), "{}"]);
+        command.env("KEY", "s3cr3t");
+        command
+    }
+
+    fn alone(&self, tool: &str) -> (Output, String) {
+        let ended = self.command(tool).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (ended, said)
+    }
+
+    fn came(&self) -> [usize; 2] {
+        [self.base.heads().len(), self.side.heads().len()]
+    }
+}
+
+#[test]
+fn where_a_fetched_document_leads_is_asked_before_anything_goes_there() {
+    let it = Leading::new(json!({}));
+    let mut seat = Seat::take(it.command("top"));
+    seat.asked(1);
+    assert!(it.docs.heads().is_empty(), "nobody consented to the fetch");
+    seat.types("2\n");
+    seat.asked(2);
+    let text = seat.text();
+    for lead in [format!("{}/v1", it.base.url), it.side.url.clone()] {
+        assert!(text.contains(&format!("  leads to:     {lead} (says its document, not the pack)\n")), "{text}");
+    }
+    assert!(text.contains(&format!("  wants to reach: {}/v1 (spec: {}/api.json)", it.base.url, it.docs.url)), "{text}");
+    assert_eq!(it.came(), [0, 0]);
+    assert!(it.docs.heads().iter().all(|head| !head.contains("s3cr3t")), "a document is fetched without credentials");
+    seat.types("2\n");
+    let ended = seat.leaves();
+    assert_eq!((ended.exit, it.came()), (0, [1, 0]), "{}", ended.text);
+    assert!(it.base.heads()[0].contains("authorization: bearer s3cr3t"), "{:?}", it.base.heads());
+    let store = it.desk.store();
+    assert!(store.contains("documentDigest: ") && store.contains(&it.side.url), "{store}");
+
+    // It lasts, and holds for both hosts; a dry run knows it, too.
+    let (ended, said) = it.alone("side");
+    assert!(ended.status.success() && it.came() == [1, 1], "{said}");
+    let planned = json_of(&it.desk, &["tools", "call", "api__side", "{}", "--dry-run", "--json"]);
+    assert_eq!(planned["url"], format!("{}/side", it.side.url), "{planned}");
+
+    // A document of later that leads elsewhere asks again, and until then nothing goes there.
+    let evil = Web::start("{}");
+    *it.docs.body.lock().unwrap() = Leading::document(&evil, &it.side);
+    let (ended, said) = it.alone("top");
+    assert!(!ended.status.success() && said.contains("host_not_allowed"), "{said}");
+    assert!(said.contains(&format!("\"allowedHosts\": [\"{}\"", evil.url)) && said.contains("terminal"), "{said}");
+    let mut seat = Seat::take(it.command("top"));
+    seat.asked(1);
+    let text = seat.text();
+    assert!(text.contains("changed since you allowed it on 20"), "{text}");
+    assert!(text.contains(&format!("+ document leads to {}/v1", evil.url)), "{text}");
+    seat.types("3\n");
+    let ended = seat.leaves();
+    assert!(ended.exit != 0 && ended.text.contains("host_not_allowed"), "{}", ended.text);
+    assert_eq!((evil.heads().len(), it.came()), (0, [1, 1]), "no is no");
+    assert_eq!(it.desk.loads("api"), "up", "the pack itself has its yes");
+    let ended = Seat::take(it.command("top")).answers("1\n");
+    assert_eq!((ended.exit, evil.heads().len()), (0, 1), "{}", ended.text);
+    let (_, said) = it.alone("top");
+    assert!(said.contains("host_not_allowed") && evil.heads().len() == 1, "once is once: {said}");
+}
+
+#[test]
+fn a_document_that_leads_elsewhere_does_not_get_there_where_nobody_is_asked() {
+    let it = Leading::new(json!({}));
+    let shown = it.desk.json(&["trust", "show", "api"]);
+    let digest = shown["digest"].as_str().unwrap();
+    let allowed = it.desk.alone(&["trust", "allow", "--pack", "api", "--digest", digest]);
+    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    for tool in ["top", "side"] {
+        let (ended, said) = it.alone(tool);
+        assert!(!ended.status.success() && said.contains("host_not_allowed"), "{said}");
+        let both = format!("\"allowedHosts\": [\"{}\", \"{}\"]", it.base.url, it.side.url);
+        let other = format!("\"allowedHosts\": [\"{}\", \"{}\"]", it.side.url, it.base.url);
+        assert!(said.contains(&both) || said.contains(&other), "the way out is said: {said}");
+    }
+    assert_eq!(it.came(), [0, 0]);
+}
+
+#[test]
+fn a_pack_that_names_the_hosts_of_its_document_asks_once() {
+    let it = Leading::new(json!({}));
+    let hosts = json!([it.base.url, it.side.url]);
+    let parameters = json!({"specUrl": format!("{}/api.json", it.docs.url), "allowedHosts": hosts});
+    pack(&it.desk, THEIRS, &parameters);
+    let ended = Seat::take(it.command("side")).answers("1\n");
+    assert_eq!((ended.exit, it.came()), (0, [0, 1]), "{}", ended.text);
+    assert_eq!(ended.text.matches("Load it?").count(), 1, "{}", ended.text);
 }

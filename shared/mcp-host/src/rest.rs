@@ -31,11 +31,13 @@ use crate::link::Refused;
 use crate::tools::{Route, Table, Work};
 
 mod document;
+mod leads;
 mod local;
 mod look;
 mod outgoing;
 mod send;
 mod tokens;
+pub use leads::leads;
 pub(crate) use local::{files, with_base};
 pub use look::{Looked, dry_run, look};
 
@@ -91,18 +93,17 @@ impl RestPack {
         if tools == 0 {
             return Err(refused("its document has no operation that could be a tool".to_owned(), true));
         }
-        warnings.extend(elsewhere(&api, plan));
-        let base = settings.base().and_then(Result::ok).or(api.document_base().ok());
         let addresses = match (plan.allow_private_network, plan.origin) {
             (true, Origin::Global | Origin::Server) => Addresses::anywhere(),
             (true | false, _) => {
-                let named =
-                    plan.base_url.as_deref().or(plan.document_base.as_deref()).map(|_| base).into_iter().flatten();
+                // What consent names, and not what a document that changed since says.
+                let base = settings.base().and_then(Result::ok).map(ToString::to_string).or(plan.document_base.clone());
                 let hosts = plan.allowed_hosts.iter().flatten().map(|host| match host.contains("://") {
                     true => host.clone(),
                     false => format!("https://{host}"),
                 });
-                let urls: Vec<String> = named.map(ToString::to_string).chain(hosts).chain(spec_url(plan)).collect();
+                let led = plan.leads().into_iter().map(str::to_owned);
+                let urls: Vec<String> = base.into_iter().chain(hosts).chain(led).chain(spec_url(plan)).collect();
                 Addresses::naming(urls.iter().map(String::as_str))
             }
         };
@@ -300,19 +301,6 @@ impl Errand<'_> {
 
 fn failed(fault: Fault) -> Outcome {
     Outcome::Failed { error: fault, result: None }
-}
-
-/// Servers of a fetched document at another origin than the document's: they are not asked before the pack names them.
-fn elsewhere(api: &Api, plan: &RestPlan) -> Option<String> {
-    if plan.base_url.is_some() || plan.origin != Origin::Project {
-        return None;
-    }
-    let base = api.document_base().ok()?.origin();
-    let spec = reqwest::Url::parse(&spec_url(plan)?).ok()?.origin();
-    (base != spec).then(|| {
-        let host = vance_shared::show::plain(&base.ascii_serialization());
-        format!("its document sends requests to {host}, which the pack does not name: add \"baseUrl\": \"{host}/…\" or \"allowedHosts\" to it, and you are asked again")
-    })
 }
 
 fn spec_url(plan: &RestPlan) -> Option<String> {

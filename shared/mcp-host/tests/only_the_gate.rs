@@ -10,7 +10,7 @@ const USES: &str = "use vance_mcp_host::{EventSink, HostEnv, People, auth, rest,
     use vance_shared::gate::TrustedLaunch;\nuse vance_shared::launch::LaunchPlan;\n";
 
 /// The ways to reach what a pack names, each with `LAUNCH` for what it is given.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     ("server", "pub fn f(launch: LAUNCH, env: HostEnv, events: EventSink) { drop(server(launch, env, events)); }"),
     (
         "server_with_people",
@@ -25,6 +25,7 @@ const WAYS: [(&str, &str); 6] = [
         "auth::login_by_device",
         "pub async fn f(launch: &LAUNCH, env: &HostEnv, show: auth::OnDeviceCode) { drop(auth::login_by_device(launch, env, show).await); }",
     ),
+    ("rest::leads", "pub async fn f(launch: &LAUNCH, env: &HostEnv) { drop(rest::leads(launch, env).await); }"),
     (
         "rest::dry_run",
         "pub async fn f(launch: &LAUNCH, env: &HostEnv) { drop(rest::dry_run(launch, env, \"p__t\", &Default::default()).await); }",

@@ -8,23 +8,21 @@ use url::Url;
 use vance_shared::call::Fault;
 use vance_shared::json::Raw;
 use vance_shared::launch::Origin;
-use vance_shared::launch::rest::{Deprecated, Exposure, RestAuth, RestPlan, Spec};
+use vance_shared::launch::rest::{Deprecated, Exposure, RestAuth, RestPlan};
 use vance_shared::schema::{Checker, Coercion};
 use vance_shared::tool::{Annotations, Replay};
 
 use crate::cut::{self, Cut};
 use crate::document::Document;
 use crate::filter::{self, Candidate};
+use crate::leads::{Hosts, Leads};
 use crate::names::{self, Named};
-use crate::operation::{Base, Built, Operation, Place};
+use crate::operation::{Base, Built, IDEMPOTENCY, Key, Operation, Place};
 use crate::raw::{self, RawOperation, truth};
 use crate::schema::{Rules, input_schema};
 use crate::security::{Covered, Scheme, schemes};
 use crate::server;
 use crate::text;
-
-/// The header that makes a repetition harmless, where an operation has it.
-const IDEMPOTENCY: &str = "idempotency-key";
 
 /// An operation or path that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +31,6 @@ pub struct Skipped {
     pub operation: String,
     /// Why, for people.
     pub reason: String,
-}
-
-/// The hosts that requests may go to besides the base's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Hosts {
-    /// Every server that the document names: the pack holds the document itself and says nothing against it.
-    Documents,
-    /// These: `host`, `host:port` or an origin.
-    Listed(Vec<String>),
 }
 
 /// A document and a pack's plan, as tools.
@@ -55,6 +44,7 @@ pub struct Api {
     pub(crate) schemes: BTreeMap<String, Scheme>,
     pub(crate) pack: String,
     pub(crate) pack_labels: Vec<String>,
+    leads: Leads,
     operations: Vec<Operation>,
     by_name: HashMap<String, usize>,
     skipped: Vec<Skipped>,
@@ -76,7 +66,7 @@ impl Api {
             document: &document,
             plan,
             covered,
-            used: vec![false; plan.include.len() + plan.exclude.len()],
+            used: vec![false; plan.include.len() + plan.exclude.len() + plan.idempotency_key.len()],
             left_out: 0,
         };
         let mut operations = Vec::with_capacity(raws.len());
@@ -96,14 +86,19 @@ impl Api {
             }
         }
         skipped.extend(bad.map(|bad| Skipped { operation: bad.what, reason: text::clean(&bad.why, 300) }));
-        let warnings = loader.warnings(&operations);
+        let base = server::of_document(&document, &plan.server_variables);
+        let hosts = Hosts::of(plan, base.as_ref().ok());
+        let mut warnings = loader.warnings(&operations);
         let left_out = loader.left_out;
         let by_name = operations.iter().enumerate().map(|(at, op)| (op.name.to_string(), at)).collect();
         let mut pack_labels = plan.labels.clone();
         pack_labels.extend(["rest".to_owned(), format!("rest:{}", plan.pack)]);
+        let leads = Leads::of(&operations, &base, &hosts, plan);
+        warnings.extend(leads.warning(plan));
         Self {
-            base: server::of_document(&document, &plan.server_variables),
-            hosts: hosts(plan),
+            base,
+            hosts,
+            leads,
             rules: Rules { most_bytes: plan.max_schema_bytes, refs: plan.refs },
             exposure: plan.exposure,
             pack: plan.pack.to_string(),
@@ -150,6 +145,11 @@ impl Api {
     /// The document's own base, for the reach of the pack (`baseUrl` wins over it, see [`crate::settings::Settings`]).
     pub fn document_base(&self) -> Result<&Url, &Fault> {
         self.base.as_ref()
+    }
+
+    /// Where the document's servers lead that requests may not go to.
+    pub fn leads(&self) -> &Leads {
+        &self.leads
     }
 
     /// The JSON Schema of an operation's arguments. Made on first use.
@@ -212,15 +212,6 @@ fn own_keys(plan: &RestPlan) -> Vec<(Place, String)> {
     plan.headers.keys().map(|name| (Place::Header, name.clone())).chain(auth).collect()
 }
 
-/// A document that lies in the pack or beside it is its author's own word; one from elsewhere, or a project's, cannot widen the reach.
-fn hosts(plan: &RestPlan) -> Hosts {
-    match (&plan.allowed_hosts, &plan.spec, plan.origin) {
-        (Some(hosts), _, _) => Hosts::Listed(hosts.clone()),
-        (None, Spec::File(_) | Spec::Inline(_), Origin::Global | Origin::Server) => Hosts::Documents,
-        (None, _, _) => Hosts::Listed(Vec::new()),
-    }
-}
-
 /// The base that a document gives, if it gives one that can be used.
 pub fn base_of(document: &Document, plan: &RestPlan) -> Option<Url> {
     server::of_document(document, &plan.server_variables).ok()
@@ -251,6 +242,7 @@ impl Loader<'_> {
         if !self.wanted(&candidate) || off || (deprecated && self.plan.deprecated == Deprecated::Skip) {
             return Ok(None);
         }
+        let keyed = self.keyed(&candidate);
         if method.is_empty() || method.len() > 32 || !method.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Err("the method is no word that can be sent".to_owned());
         }
@@ -270,9 +262,12 @@ impl Loader<'_> {
         let body_name = ["body", "requestBody", "request_body_"].into_iter().find(|name| !taken(name));
         let body =
             body.map(|body| crate::operation::Body { argument: body_name.unwrap_or("_body").to_owned(), ..body });
-        let idempotency =
-            parameters.iter().find(|p| p.place == Place::Header && p.wire.eq_ignore_ascii_case(IDEMPOTENCY));
-        let idempotency_header = idempotency.map(|parameter| parameter.argument.clone());
+        let declared = parameters.iter().find(|p| p.place == Place::Header && p.wire.eq_ignore_ascii_case(IDEMPOTENCY));
+        let key = match declared {
+            Some(parameter) => Key::Argument(parameter.argument.clone()),
+            None if keyed => Key::Added,
+            None => Key::None,
+        };
         let id = raw.id().map(str::to_owned);
         let base = match server::of_operation(self.document, raw, &self.plan.server_variables) {
             Some(own) => Base::Own(Arc::new(own)),
@@ -280,7 +275,12 @@ impl Loader<'_> {
         };
         let labels = self.labels(&method, id.as_deref(), &sub_tool, deprecated);
         let annotations = annotations(&method, labels.iter().any(|label| label == "read-only"));
-        let replay = if idempotency_header.is_some() { Replay::Safe } else { annotations.replay() };
+        let replay = match key {
+            Key::Argument(_) => Replay::Safe,
+            // A pack of a project calls nothing safe.
+            Key::Added if self.plan.origin != Origin::Project => Replay::Safe,
+            Key::Added | Key::None => annotations.replay(),
+        };
         let replay = if method == "DELETE" || method == "PUT" { Replay::Safe } else { replay };
         Ok(Some(Operation {
             description: description(raw, &method, deprecated),
@@ -301,7 +301,7 @@ impl Loader<'_> {
             base,
             security,
             accept,
-            idempotency_header,
+            key,
         }))
     }
 
@@ -316,6 +316,18 @@ impl Loader<'_> {
             }
         }
         included && !excluded
+    }
+
+    /// Whether the pack wants a key for it.
+    fn keyed(&mut self, candidate: &Candidate) -> bool {
+        let first = self.plan.include.len() + self.plan.exclude.len();
+        let mut keyed = false;
+        for (at, pattern) in self.plan.idempotency_key.iter().enumerate() {
+            if filter::matches(pattern, candidate) {
+                (self.used[first + at], keyed) = (true, true);
+            }
+        }
+        keyed
     }
 
     fn by_either<'p, T>(&self, map: &'p BTreeMap<String, T>, id: Option<&str>, sub_tool: &str) -> Option<&'p T> {
@@ -342,7 +354,8 @@ impl Loader<'_> {
     fn warnings(&self, operations: &[Operation]) -> Vec<String> {
         let plan = self.plan;
         let mut warnings = Vec::new();
-        for (pattern, used) in plan.include.iter().chain(&plan.exclude).zip(&self.used) {
+        let patterns = plan.include.iter().chain(&plan.exclude).chain(&plan.idempotency_key);
+        for (pattern, used) in patterns.zip(&self.used) {
             if !used {
                 warnings.push(format!("the pattern {} means no operation", vance_shared::show::quoted(pattern, 80)));
             }

@@ -18,6 +18,7 @@ pub mod document;
 pub mod error;
 pub mod exposure;
 mod filter;
+mod leads;
 mod names;
 pub mod operation;
 mod raw;

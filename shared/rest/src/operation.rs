@@ -10,6 +10,9 @@ use vance_shared::names::ToolName;
 use vance_shared::schema::{Checker, Coercion};
 use vance_shared::tool::{Annotations, Replay};
 
+/// The header that makes a repetition harmless, where an operation or its pack has it.
+pub(crate) const IDEMPOTENCY: &str = "idempotency-key";
+
 /// One operation that became a tool.
 #[derive(Debug)]
 pub struct Operation {
@@ -43,13 +46,22 @@ pub struct Operation {
     pub(crate) security: Option<Vec<Vec<Requirement>>>,
     /// What answers it declares.
     pub(crate) accept: String,
-    /// The header that makes a repetition harmless, if the operation has one.
-    pub(crate) idempotency_header: Option<String>,
+    pub(crate) key: Key,
     pub(crate) built: OnceLock<Built>,
 }
 
 /// A security scheme by its name, and the scopes that are needed.
 pub(crate) type Requirement = (String, Vec<String>);
+
+/// Where the key that makes a repetition harmless goes, if anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key {
+    None,
+    /// The document declares the header: it is this argument.
+    Argument(String),
+    /// The pack says that the server takes it.
+    Added,
+}
 
 /// Where requests go if the pack does not say.
 #[derive(Debug, Clone)]
@@ -184,7 +196,7 @@ impl Operation {
 
     /// Whether a key makes a repetition harmless, whatever the method says.
     pub fn repeats_by_key(&self) -> bool {
-        self.idempotency_header.is_some()
+        self.key != Key::None
     }
 
     /// Whether a repetition changes nothing more.

@@ -8,7 +8,7 @@ use vance_shared::call::Fault;
 
 use crate::api::Api;
 use crate::error::Code;
-use crate::operation::{Operation, Place};
+use crate::operation::{IDEMPOTENCY, Key, Operation, Place};
 use crate::settings::Settings;
 
 mod arguments;
@@ -29,7 +29,7 @@ pub struct Context<'a> {
     pub tokens: &'a BTreeMap<String, String>,
     /// What becomes of `{"path": …}`.
     pub files: Files,
-    /// Goes into `Idempotency-Key` where the operation has that header and the caller does not set it.
+    /// Goes into `Idempotency-Key` where the operation has that header and the caller does not set it, or where the pack says so.
     pub call_id: Option<&'a str>,
 }
 
@@ -121,13 +121,16 @@ pub fn build(api: &Api, operation: &Operation, arguments: &Value, context: Conte
                     headers.insert(parameter.wire.to_ascii_lowercase(), text);
                 }
             }
-            (None, Place::Header) if Some(&parameter.argument) == operation.idempotency_header.as_ref() => {
+            (None, Place::Header) if matches!(&operation.key, Key::Argument(name) if *name == parameter.argument) => {
                 if let Some(id) = context.call_id {
                     headers.insert(parameter.wire.to_ascii_lowercase(), id.to_owned());
                 }
             }
             (None, Place::Query | Place::QueryString | Place::Cookie | Place::Header) => {}
         }
+    }
+    if let (Key::Added, Some(id)) = (&operation.key, context.call_id) {
+        headers.insert(IDEMPOTENCY.to_owned(), id.to_owned());
     }
     let body = match &operation.body {
         Some(body) => match arguments.get(&body.argument) {

@@ -5,7 +5,7 @@ use vance_shared::launch::rest::Refs;
 
 use crate::cut::{BodySource, FormSource, body_source};
 use crate::document::Document;
-use crate::operation::{BodyKind, Operation, Parameter};
+use crate::operation::{BodyKind, Key, Operation, Parameter};
 use crate::raw::RawOperation;
 use crate::text;
 
@@ -33,7 +33,7 @@ pub(crate) fn input_schema(doc: &Document, raw: &RawOperation<'_>, operation: &O
     for parameter in &operation.parameters {
         let source = parameter.source.and_then(|at| sources.get(at).copied());
         properties.insert(parameter.argument.clone(), argument(&mut converter, parameter, source));
-        let sent_anyway = operation.idempotency_header.as_deref() == Some(parameter.argument.as_str());
+        let sent_anyway = matches!(&operation.key, Key::Argument(name) if *name == parameter.argument);
         if parameter.required && !sent_anyway {
             required.push(Value::from(parameter.argument.as_str()));
         }

@@ -150,6 +150,11 @@ fn unusable(url: &str, why: &str) -> Fault {
     Code::NoServer.fault(vance_shared::show::plain(&format!("the server {shown} cannot be used: {why}")))
 }
 
+/// Whether requests may travel there: encrypted, or within this machine, or the pack wants it so.
+pub(crate) fn is_usable(url: &Url, insecure_http: bool) -> bool {
+    url.scheme() != "http" || insecure_http || is_loopback(url)
+}
+
 /// Whether an address is this machine's, said literally.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {

@@ -30,8 +30,22 @@ const DENIED: &str = "deniedPacks";
 const TRUSTED_BRAINS: &str = "trustedBrains";
 const DENIED_BRAINS: &str = "deniedBrains";
 /// The fields that are ours; others survive edits.
-const FIELDS: [&str; 13] = [
-    "name", "reach", "digest", "cwd", "env", "headers", "access", "sends", "files", "args", "replay", "labels", "since",
+const FIELDS: [&str; 15] = [
+    "name",
+    "reach",
+    "digest",
+    "cwd",
+    "env",
+    "headers",
+    "access",
+    "sends",
+    "files",
+    "args",
+    "replay",
+    "labels",
+    "leads",
+    "documentDigest",
+    "since",
 ];
 
 /// One consent. Name, reach and digest decide; the rest is for the reader and for the difference in a later prompt.
@@ -43,6 +57,8 @@ pub struct Entry {
     pub reach: String,
     /// All of it. Without one the entry covers only a pack that has nothing beyond its command or address.
     pub digest: Option<Digest>,
+    /// All of it together with where its fetched document leads, if that was allowed, too.
+    pub document: Option<Digest>,
     /// When it was allowed: `2026-03-01`.
     pub since: Option<String>,
     facts: Facts,
@@ -251,7 +267,7 @@ impl Book {
 
 impl Entry {
     pub(super) fn new(name: PackName, reach: String, digest: Digest, facts: &Facts, today: &str) -> Self {
-        Self { name, reach, digest: Some(digest), since: Some(today.to_owned()), facts: facts.clone() }
+        Self { name, reach, digest: Some(digest), document: None, since: Some(today.to_owned()), facts: facts.clone() }
     }
 
     pub(super) fn facts(&self) -> &Facts {
@@ -264,8 +280,8 @@ impl Entry {
     }
 
     fn fields(&self) -> Map<String, Value> {
-        let Self { name, reach, digest, since, facts } = self;
-        let Facts { env, headers, access, sends, cwd, files, args, replay, labels } = facts;
+        let Self { name, reach, digest, document, since, facts } = self;
+        let Facts { env, headers, access, sends, cwd, files, args, replay, labels, leads } = facts;
         let mut fields = Map::new();
         let mut set = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -290,6 +306,8 @@ impl Entry {
         set("args", map(args).map(Value::Object));
         set("replay", map(replay).map(Value::Object));
         set("labels", list(labels));
+        set("leads", list(leads));
+        set("documentDigest", document.map(|digest| digest.to_string().into()));
         set("since", since.as_deref().map(Value::from));
         fields
     }
@@ -335,8 +353,9 @@ fn entry(node: &Node, problems: &Problems) -> Option<Entry> {
     if has_digest && digest.is_none() {
         return None;
     }
+    let document = fields.take_parsed("documentDigest", Digest::parse);
     let since = node.get("since").and_then(Node::as_str).map(str::to_owned);
-    Some(Entry { name: name?, reach: reach?, digest, since, facts: facts(node) })
+    Some(Entry { name: name?, reach: reach?, digest, document, since, facts: facts(node) })
 }
 
 fn denial(node: &Node, problems: &Problems) -> Option<Denial> {
@@ -366,6 +385,7 @@ fn facts(node: &Node) -> Facts {
         args: map("args"),
         replay: map("replay"),
         labels: list("labels"),
+        leads: list("leads"),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::launch::{LaunchPlan, Transport};
 
 /// Tells this hash from every other use of sha256; a new number asks everybody again.
 const DOMAIN: &str = "vancetope trust gate 1";
+/// The same for a pack with its document.
+const LEADS_DOMAIN: &str = "vancetope trust gate document 1";
 /// How a digest is written.
 const PREFIX: &str = "sha256:";
 
@@ -113,6 +115,19 @@ pub fn digest(plan: &LaunchPlan, files: &[FileHash]) -> Digest {
         field(path_bytes(path).as_ref());
         field(&sha256.0);
     }
+    Digest(hasher.finalize().into())
+}
+
+/// The digest of a pack (see [`digest`]) together with where its fetched document leads: another place is another digest.
+pub(super) fn leading(pack: Digest, leads: &[&str]) -> Digest {
+    let mut hasher = Sha256::new();
+    let mut field = |bytes: &[u8]| {
+        hasher.update((bytes.len() as u64).to_be_bytes());
+        hasher.update(bytes);
+    };
+    field(LEADS_DOMAIN.as_bytes());
+    field(&pack.0);
+    leads.iter().for_each(|lead| field(lead.as_bytes()));
     Digest(hasher.finalize().into())
 }
 

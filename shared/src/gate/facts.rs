@@ -216,6 +216,8 @@ pub(super) struct Facts {
     pub(super) replay: BTreeMap<String, String>,
     /// Words to select its tools by. Not in the prompt, which stays three lines for a pack that has nothing else; a change of them is said.
     pub(super) labels: BTreeSet<String>,
+    /// Where its fetched document leads that the pack does not name.
+    pub(super) leads: BTreeSet<String>,
 }
 
 impl Facts {
@@ -245,6 +247,7 @@ impl Facts {
                 facts.access = access(plan.auth.kind(), plan.auth.texts(), &plan.tls);
                 let hosts = plan.allowed_hosts.iter().flatten().enumerate();
                 facts.access.extend(hosts.map(|(at, host)| (format!("allowedHosts.{at}"), host.clone())));
+                facts.leads = plan.leads().into_iter().map(str::to_owned).collect();
             }
         }
         for FileHash { path, sha256 } in files {
@@ -255,7 +258,7 @@ impl Facts {
 
     /// Nothing beyond a command or an address.
     pub(super) fn is_plain(&self) -> bool {
-        let Self { env, headers, access, sends, cwd, files, args, replay: _, labels: _ } = self;
+        let Self { env, headers, access, sends, cwd, files, args, replay: _, labels: _, leads: _ } = self;
         let project_file = files.keys().any(|file| !Path::new(file).is_absolute());
         [env, headers, access, args].into_iter().all(BTreeMap::is_empty)
             && sends.is_empty()
@@ -265,7 +268,7 @@ impl Facts {
 
     /// One line each, for the difference between two.
     pub(super) fn lines(&self) -> Vec<String> {
-        let Self { env, headers, access, sends, cwd, files, args, replay, labels } = self;
+        let Self { env, headers, access, sends, cwd, files, args, replay, labels, leads } = self;
         let mut lines: Vec<String> = cwd.iter().map(|cwd| format!("cwd {}", quote(cwd))).collect();
         lines.extend(env.iter().map(|(name, value)| format!("env {}", assignment(name, value))));
         lines.extend(headers.iter().map(|(name, value)| format!("header {}", assignment(name, value))));
@@ -275,6 +278,7 @@ impl Facts {
         lines.extend(args.iter().map(|(key, value)| format!("argument {}", assignment(key, value))));
         lines.extend(replay.iter().map(|(tool, word)| format!("replay {}", assignment(tool, word))));
         lines.extend(labels.iter().map(|label| format!("label {}", quote(label))));
+        lines.extend(leads.iter().map(|lead| format!("document leads to {}", quote(lead))));
         lines
     }
 }

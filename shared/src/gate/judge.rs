@@ -80,19 +80,34 @@ pub fn judge(plan: LaunchPlan, project: &Project, files: Vec<FileHash>, known: K
         return Verdict::Denied(format!("you denied it for this project; {}", undeny(&plan.pack)));
     }
     let digest = digest(&plan, &files);
+    let led = leads(&plan).map(|leads| super::digest::leading(digest, &leads));
     let facts = Facts::of(&plan, project, &files);
     let entry = known.book.find(project, &plan.pack);
     let plain = facts.is_plain() && !names_project(&plan, project) && !says_more(&plan);
-    let allowed = entry.is_some_and(|entry| covers(entry, &reach(&plan), digest, plain));
+    let allowed = entry.is_some_and(|entry| match led {
+        None => covers(entry, &reach(&plan), digest, plain),
+        // The pack's own digest is in it.
+        Some(led) => entry.document == Some(led),
+    });
     if let Some(reason) = super::reach::too_much(&plan) {
         return Verdict::Denied(reason);
     }
-    if allowed || known.once.holds(&plan.pack, digest) {
-        return Verdict::Trusted(TrustedLaunch { plan, digest: Some(digest), files });
+    let covered = led.unwrap_or(digest);
+    let allowed = allowed || known.once.holds(&plan.pack, covered);
+    let launch = TrustedLaunch { plan, digest: Some(covered), files };
+    if allowed {
+        return Verdict::Trusted(launch);
     }
-    let launch = TrustedLaunch { plan, digest: Some(digest), files };
-    Question::new(launch, project, digest, facts, entry.cloned(), known.replaces)
+    // What was said about the pack itself stands: a document is compared with a document only.
+    let before = entry.filter(|entry| led.is_none() || entry.document.is_some()).cloned();
+    Question::new(launch, project, digest, facts, before, known.replaces)
         .map_or_else(Verdict::Denied, |question| Verdict::Ask(Box::new(question)))
+}
+
+/// Where the fetched document of a pack leads beyond what the pack names; none for a pack that is judged without it.
+fn leads(plan: &LaunchPlan) -> Option<Vec<&str>> {
+    let Transport::Rest(rest) = &plan.transport else { return None };
+    Some(rest.leads()).filter(|leads| !leads.is_empty())
 }
 
 /// Same reach, and the same digest; an entry without one covers only what its reach says in full.

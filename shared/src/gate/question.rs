@@ -12,11 +12,15 @@ use crate::show::plain;
 /// The last line of the prompt, without its end.
 const CHOICES: &str = "Load it? [1] once  [2] always for this project  [3] no \u{203a}";
 
+/// The same where a document leads elsewhere: the pack itself has its yes.
+const LEADS_CHOICES: &str = "Load it? [1] once  [2] always for this project  [3] no, only what the pack names \u{203a}";
+
 /// A pack that waits for an answer. What is launched later is exactly what is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     launch: TrustedLaunch,
     project: Project,
+    /// Of the pack alone; the launch's is also of where its document leads.
     digest: Digest,
     facts: Facts,
     text: String,
@@ -126,13 +130,14 @@ impl Question {
     ) -> Result<Self, String> {
         let plan = launch.plan();
         let mut text = head(plan, project, &facts, replaces);
-        if text.len() + CHOICES.len() > MAX_SHOWN_BYTES {
-            return Err(too_long(text.len() + CHOICES.len()));
+        let choices = if facts.leads.is_empty() { CHOICES } else { LEADS_CHOICES };
+        if text.len() + choices.len() > MAX_SHOWN_BYTES {
+            return Err(too_long(text.len() + choices.len()));
         }
         if let Some(before) = before {
             changed(&mut text, &before, plan, &facts);
         }
-        text.push_str(CHOICES);
+        text.push_str(choices);
         Ok(Self { project: project.clone(), digest, facts, text, launch })
     }
 
@@ -153,7 +158,12 @@ impl Question {
 
     /// What consent would cover.
     pub fn digest(&self) -> Digest {
-        self.digest
+        self.launch.digest().unwrap_or(self.digest)
+    }
+
+    /// Whether it is about where the pack's document leads, and the pack itself is allowed.
+    pub fn is_about_document(&self) -> bool {
+        !self.facts.leads.is_empty()
     }
 
     /// The launch if the answer allows it, and the entry to write down if it is meant to last. `today` as `2026-03-01`.
@@ -170,8 +180,8 @@ impl Question {
 
     /// Approval without a terminal: only for exactly the digest that was looked at.
     pub fn approved(self, digest: Digest, today: &str) -> Result<(TrustedLaunch, Entry), WrongDigest> {
-        if digest != self.digest {
-            return Err(WrongDigest { pack: self.plan().pack.to_string(), given: digest, is: self.digest });
+        if digest != self.digest() {
+            return Err(WrongDigest { pack: self.plan().pack.to_string(), given: digest, is: self.digest() });
         }
         let entry = self.entry(today);
         Ok((self.launch, entry))
@@ -181,6 +191,10 @@ impl Question {
     pub fn reason(&self, unasked: Unasked, own: &str) -> String {
         let (pack, own) = (&self.plan().pack, plain(own));
         match unasked {
+            Unasked::Nobody(Nobody { why, way_out }) if self.is_about_document() => format!(
+                "its document leads to {}, which the pack does not name, and {why}; {way_out}, or name it in `allowedHosts` or `baseUrl`",
+                self.facts.leads.iter().map(|lead| quote(lead)).collect::<Vec<_>>().join(", ")
+            ),
             Unasked::Nobody(Nobody { why, way_out }) => format!(
                 "comes with the working directory and needs consent, and {why}; {way_out}, allow it with `vancetope trust allow --pack {pack} --digest {}`, or move it to {own}",
                 self.digest
@@ -193,8 +207,21 @@ impl Question {
 
     fn entry(&self, today: &str) -> Entry {
         let plan = self.plan();
-        Entry::new(plan.pack.clone(), reach(plan), self.digest, &self.facts, today)
+        let mut entry = Entry::new(plan.pack.clone(), reach(&without_document(plan)), self.digest, &self.facts, today);
+        entry.document = self.launch.digest().filter(|_| self.is_about_document());
+        entry
     }
+}
+
+/// As the pack was judged before its document was fetched.
+fn without_document(plan: &LaunchPlan) -> LaunchPlan {
+    let mut plan = plan.clone();
+    if let Transport::Rest(rest) = &mut plan.transport
+        && !rest.leads().is_empty()
+    {
+        (rest.document_base, rest.document_hosts) = (None, Vec::new());
+    }
+    plan
 }
 
 /// `run: COMMAND` or `reach: URL`.
@@ -206,13 +233,16 @@ fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
 }
 
 fn head(plan: &LaunchPlan, project: &Project, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
-    let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _ } = facts;
+    let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _, leads } = facts;
     let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, plain(&plan.source.file));
     let mut line = |label: &str, value: &str| {
         let written = writeln!(text, "  {label:<13} {value}");
         debug_assert!(written.is_ok(), "writing to a String cannot fail");
     };
     line(&format!("wants to {}:", verb(plan).0), &reach(plan));
+    for lead in leads {
+        line("leads to:", &format!("{} (says its document, not the pack)", quote(lead)));
+    }
     if let Some(cwd) = cwd {
         let place = if cwd == "." { "the project directory".to_owned() } else { quote(cwd) };
         line("works in:", &place);
@@ -255,7 +285,7 @@ fn changed(text: &mut String, before: &Entry, plan: &LaunchPlan, facts: &Facts) 
     text.push_str(&format!("  changed since you allowed it{on}:\n"));
     let (mut old, mut new) = (before.facts().lines(), facts.lines());
     old.insert(0, format!("{} {}", verb(plan).0, plain(&before.reach)));
-    new.insert(0, format!("{} {}", verb(plan).0, reach(plan)));
+    new.insert(0, format!("{} {}", verb(plan).0, reach(&without_document(plan))));
     let mut same = true;
     let gone = old.iter().filter(|line| !new.contains(line)).map(|line| ('-', line));
     let come = new.iter().filter(|line| !old.contains(line)).map(|line| ('+', line));

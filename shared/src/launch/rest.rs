@@ -208,8 +208,11 @@ pub struct RestPlan {
     pub spec_sha256: Option<String>,
     /// Wins over every `servers` of the document.
     pub base_url: Option<String>,
-    /// The base that a document of this machine gives, as whoever read it found: nobody has to fetch anything to show it.
+    /// The base that a document of this machine gives, as whoever read it found: nobody has to fetch anything to show it. Of a fetched document
+    /// the base that leads to another origin than the pack names, once a person is asked about that.
     pub document_base: Option<String>,
+    /// Where single operations of a fetched document go beside its base, as origins, and a person said yes to that.
+    pub document_hosts: Vec<String>,
     /// Values for `{name}` in the document's servers.
     pub server_variables: BTreeMap<String, String>,
     /// Hosts besides the base's that the document's servers may name: `host`, `host:port` or an origin. None: the pack says nothing.
@@ -222,6 +225,8 @@ pub struct RestPlan {
     pub include: Vec<String>,
     /// Patterns of the operations that are left out in any case.
     pub exclude: Vec<String>,
+    /// Patterns of the operations whose requests carry the call's id as `Idempotency-Key` although the document does not say so.
+    pub idempotency_key: Vec<String>,
     /// Labels by method (upper case), in place of the usual ones.
     pub method_labels: BTreeMap<String, Vec<String>>,
     /// Labels by operation id or tool name, in place of the method's.
@@ -274,12 +279,14 @@ impl RestPlan {
             spec_sha256: None,
             base_url: None,
             document_base: None,
+            document_hosts: Vec::new(),
             server_variables: BTreeMap::new(),
             allowed_hosts: None,
             auth: RestAuth::None,
             headers: BTreeMap::new(),
             include: Vec::new(),
             exclude: Vec::new(),
+            idempotency_key: Vec::new(),
             method_labels: BTreeMap::new(),
             label_overrides: BTreeMap::new(),
             deferred_overrides: BTreeMap::new(),
@@ -313,6 +320,14 @@ impl RestPlan {
             Spec::File(_) | Spec::Inline(_) => None,
         };
         self.base_url.as_deref().or(self.document_base.as_deref()).or(origin)
+    }
+
+    /// Where a fetched document leads that the pack itself does not name: its base, then origins.
+    pub fn leads(&self) -> Vec<&str> {
+        match self.spec {
+            Spec::Url(_) => self.document_base.iter().chain(&self.document_hosts).map(String::as_str).collect(),
+            Spec::File(_) | Spec::Inline(_) => Vec::new(),
+        }
     }
 
     /// The plan to launch it with.

@@ -42,6 +42,7 @@ pub(super) fn plan(node: &Node, envelope: Envelope, report: &Report<'_>) -> Opti
         endpoint::no_other(&headers, name, fields.line_of("auth"), report);
     }
     let (include, exclude) = (patterns(&mut fields, "include"), patterns(&mut fields, "exclude"));
+    let idempotency_key = patterns(&mut fields, "idempotencyKey");
     let method_labels = labels(&mut fields, "methodLabels", report);
     let label_overrides = labels(&mut fields, "labelOverrides", report);
     let deferred_overrides = flags(&mut fields, "deferredOverrides");
@@ -69,6 +70,7 @@ pub(super) fn plan(node: &Node, envelope: Envelope, report: &Report<'_>) -> Opti
     plan.headers = headers;
     plan.include = include;
     plan.exclude = exclude;
+    plan.idempotency_key = idempotency_key;
     plan.method_labels = method_labels.into_iter().map(|(key, list)| (key.to_ascii_uppercase(), list)).collect();
     plan.label_overrides = label_overrides;
     plan.deferred_overrides = deferred_overrides;

@@ -54,6 +54,20 @@ pub(in crate::cli) fn launch(context: &Context, name: &PackName) -> Result<Trust
     TrustedLaunch::own_home(own.ok_or_else(none)?).map_err(|needs| Failure::Foot(needs.to_string()))
 }
 
+/// The same with the hosts that its fetched document leads to, if somebody said yes to those for good.
+pub(in crate::cli) async fn with_document(
+    context: &Context,
+    launch: TrustedLaunch,
+    host: &HostEnv,
+) -> Result<TrustedLaunch, Failure> {
+    let Some(further) = vance_mcp_host::rest::leads(&launch, host).await else { return Ok(launch) };
+    let paths = shelf::paths(context)?;
+    match Trust::new(&paths.home, &paths.project).judge(further, &Once::default(), None).0 {
+        Verdict::Trusted(further) => Ok(further),
+        Verdict::Ask(_) | Verdict::Denied(_) => Ok(launch),
+    }
+}
+
 fn plan(file: &PackFile) -> Option<LaunchPlan> {
     match file.parsed()?.pack.filter(|pack| pack.enabled)?.body {
         PackBody::Launch(plan) => Some(plan),

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
+use vance_shared::launch::rest::Spec;
 use vance_shared::names::PackName;
 
 use super::*;
@@ -52,6 +53,22 @@ fn what_the_pack_leaves_out_is_counted_and_what_it_misses_is_said() {
     let names: Vec<&str> = api.operations().iter().map(Operation::sub_tool).collect();
     assert_eq!((names, api.left_out()), (vec!["first"], 3));
     assert_eq!(api.warnings(), ["the pattern 'nope' means no operation", "'x' is no operation that is offered"]);
+}
+
+#[test]
+fn a_pack_says_which_operations_take_a_key_and_no_other_does() {
+    let paths = json!({"/a": {"post": {"operationId": "make"}, "patch": {"operationId": "change"}},
+        "/k": {"post": {"operationId": "k", "parameters": [{"name": "Idempotency-Key", "in": "header"}]}}});
+    let mut plan = plan();
+    plan.idempotency_key = vec!["POST /a".to_owned(), "POST /nowhere".to_owned()];
+    for (origin, replay) in [(Origin::Global, Replay::Safe), (Origin::Project, Replay::Unsafe)] {
+        plan.origin = origin;
+        let api = load(paths.clone(), &plan);
+        let of = |id: &str| api.operation(id).map(|operation| (operation.repeats_by_key(), operation.replay)).unwrap();
+        assert_eq!((of("make"), of("change")), ((true, replay), (false, Replay::Unsafe)), "{origin:?}");
+        assert_eq!(of("k"), (true, Replay::Safe));
+        assert_eq!(api.warnings()[0], "the pattern 'POST /nowhere' means no operation");
+    }
 }
 
 #[test]

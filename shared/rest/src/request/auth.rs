@@ -6,7 +6,7 @@ use url::Url;
 use vance_shared::call::Fault;
 use vance_shared::show::quoted;
 
-use super::{Context, check_secret, file, style, target};
+use super::{Context, check_secret, file, style};
 use crate::api::Api;
 use crate::error::Code;
 use crate::operation::{Operation, Place};
@@ -199,7 +199,7 @@ fn need(api: &Api, name: &str, oauth: &OAuth, endpoint: Option<&str>, scopes: &[
         return Err(unusable("it is not https"));
     }
     if oauth.token_url.is_none() {
-        target::check_host(api, &endpoint)?;
+        api.hosts.check(&endpoint)?;
     }
     let scopes = if oauth.scopes.is_empty() { scopes.to_vec() } else { oauth.scopes.clone() };
     Ok(TokenNeed {

@@ -7,7 +7,7 @@ use vance_shared::call::Fault;
 use vance_shared::show::quoted;
 
 use super::style;
-use crate::api::{Api, Hosts};
+use crate::api::Api;
 use crate::error::Code;
 use crate::operation::{Base, Operation, Piece};
 use crate::server;
@@ -20,44 +20,22 @@ const MAX_DECODINGS: usize = 8;
 pub(super) fn base(api: &Api, operation: &Operation, settings: &Settings) -> Result<Url, Fault> {
     let url = match (&settings.base, &operation.base) {
         (Some(base), _) => base.clone()?,
-        (None, Base::Document) => api.base.clone()?,
-        (None, Base::Own(own)) => {
-            let url = own.as_ref().clone()?;
-            check_host(api, &url)?;
+        (None, own) => {
+            let url = match own {
+                Base::Document => api.base.clone()?,
+                Base::Own(own) => own.as_ref().clone()?,
+            };
+            api.hosts.check(&url)?;
             url
         }
     };
-    if url.scheme() == "http" && !settings.insecure_http && !server::is_loopback(&url) {
+    if !server::is_usable(&url, settings.insecure_http) {
         let host = url.host_str().unwrap_or_default();
         return Err(Code::NoServer.fault(format!(
             "{host} is reached by http, and everything would travel unencrypted: set an https `baseUrl`, or `allowInsecureHttp`"
         )));
     }
     Ok(url)
-}
-
-/// Servers besides the document's own need the pack's word.
-pub(super) fn check_host(api: &Api, url: &Url) -> Result<(), Fault> {
-    let Hosts::Listed(listed) = &api.hosts else { return Ok(()) };
-    let own = api.base.as_ref().is_ok_and(|base| base.origin() == url.origin());
-    if own || listed.iter().any(|allowed| is_host(allowed, url)) {
-        return Ok(());
-    }
-    let shown = quoted(&url.origin().ascii_serialization(), 200);
-    Err(Code::HostNotAllowed
-        .fault(format!("the document sends this to {shown}: add the host to `allowedHosts` if that is right")))
-}
-
-/// `host` (with the usual port), `host:port`, or an origin.
-fn is_host(allowed: &str, url: &Url) -> bool {
-    match Url::parse(&if allowed.contains("://") {
-        allowed.to_owned()
-    } else {
-        format!("{}://{allowed}", url.scheme())
-    }) {
-        Ok(allowed) => allowed.origin() == url.origin(),
-        Err(_) => false,
-    }
 }
 
 /// The path with its values, and what the template has of a query.
@@ -172,21 +150,6 @@ mod tests {
             ("%2525252525252525252525252525252e", true),
         ] {
             assert_eq!(leads_away(text), want, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_host_is_allowed_by_its_name_and_port() {
-        let url = |text: &str| Url::parse(text).unwrap_or_else(|e| panic!("{e}"));
-        for (allowed, address, want) in [
-            ("a.example", "https://a.example/x", true),
-            ("a.example", "https://a.example:8443/x", false),
-            ("a.example:8443", "https://a.example:8443/x", true),
-            ("https://a.example", "https://a.example/", true),
-            ("https://a.example", "http://a.example/", false),
-            ("a.example", "https://b.a.example/", false),
-        ] {
-            assert_eq!(is_host(allowed, &url(address)), want, "{allowed} {address}");
         }
     }
 }

@@ -281,6 +281,99 @@ fn requests_go_to_hosts_that_the_pack_means() {
 }
 
 #[test]
+fn the_base_of_a_document_that_a_project_fetched_counts_once_somebody_said_yes_to_it() {
+    let document = |base: &str| json!({"openapi": "3.0.0", "servers": [{"url": base}], "paths": {"/a": {"get": {}}, "/b": {"servers": [{"url": "https://up.example"}], "get": {}}}});
+    type Change = fn(&mut RestPlan);
+    let cases: [(&str, Change, [Result<&str, &str>; 2], &[&str]); 7] = [
+        (
+            "https://s.example/v1",
+            |_| {},
+            [Ok("https://s.example/v1/a"), Err("host_not_allowed")],
+            &["https://up.example"],
+        ),
+        ("https://b.example/v1", |_| {}, [Err("host_not_allowed"); 2], &["https://b.example/v1", "https://up.example"]),
+        ("http://b.example/v1", |_| {}, [Err("host_not_allowed"), Err("host_not_allowed")], &["https://up.example"]),
+        (
+            "https://b.example/v1",
+            |plan| plan.allowed_hosts = Some(vec!["b.example".to_owned()]),
+            [Ok("https://b.example/v1/a"), Err("host_not_allowed")],
+            &["https://up.example"],
+        ),
+        (
+            "https://b.example/v1",
+            |plan| {
+                plan.document_base = Some("https://b.example/v1".to_owned());
+                plan.document_hosts = vec!["https://up.example".to_owned()];
+            },
+            [Ok("https://b.example/v1/a"), Ok("https://up.example/b")],
+            &[],
+        ),
+        (
+            "https://evil.example/v1",
+            |plan| plan.document_base = Some("https://b.example/v1".to_owned()),
+            [Err("host_not_allowed"); 2],
+            &["https://evil.example/v1", "https://up.example"],
+        ),
+        (
+            "https://b.example/v1",
+            |plan| plan.base_url = Some("https://own.example".to_owned()),
+            [Ok("https://own.example/a"), Ok("https://own.example/b")],
+            &[],
+        ),
+    ];
+    for (base, change, wants, leads) in cases {
+        let mut plan = plan();
+        (plan.origin, plan.spec) = (Origin::Project, Spec::Url("https://s.example/api.json".to_owned()));
+        plan.auth = RestAuth::Header { name: "X-Key".to_owned(), value: "${env:K}".to_owned() };
+        change(&mut plan);
+        let (api, settings) = load(document(base), &plan);
+        let context = Context { settings: &settings, tokens: &[].into(), files: Files::Refused, call_id: None };
+        for (operation, want) in api.operations().iter().zip(wants) {
+            let got = build(&api, operation, &json!({}), context);
+            let got = got.as_ref().map(|request| request.url.as_str()).map_err(|fault| fault.code.as_str());
+            assert_eq!(got, want, "{base} {}", operation.path);
+        }
+        let found: Vec<&str> =
+            api.leads().base.iter().map(Url::as_str).chain(api.leads().hosts.iter().map(String::as_str)).collect();
+        assert_eq!(found, leads, "{base}");
+        assert_eq!(api.warnings().iter().any(|said| said.contains("\"allowedHosts\": [")), !leads.is_empty(), "{base}");
+    }
+}
+
+#[test]
+fn a_secret_of_the_client_goes_to_no_host_that_only_a_fetched_document_names() {
+    let mut plan = plan();
+    (plan.origin, plan.spec) = (Origin::Project, Spec::Url("https://s.example/api.json".to_owned()));
+    let oauth =
+        RestOAuth { client_id: "i".to_owned(), client_secret: Some("${env:K}".to_owned()), ..RestOAuth::default() };
+    plan.auth = RestAuth::Schemes([("OAuth".to_owned(), Credential::OAuth(oauth))].into());
+    for (base_url, allowed) in
+        [(None, false), (Some("https://own.example"), false), (Some("https://api.example.com"), true)]
+    {
+        plan.base_url = base_url.map(str::to_owned);
+        let (api, settings) = load(secured(json!([{"OAuth": ["read"]}])), &plan);
+        let needs = tokens(&api, &api.operations()[0], &settings);
+        assert_eq!(needs.is_ok(), allowed, "{base_url:?} {needs:?}");
+    }
+}
+
+#[test]
+fn the_key_of_a_call_is_sent_where_the_pack_says_so() {
+    let of = |patterns: &[&str]| {
+        let mut plan = plan();
+        plan.idempotency_key = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        let (api, settings) = load(document("/a", "post", json!({})), &plan);
+        let request = built_with(&api, &settings, &json!({}), &[]).unwrap();
+        request.headers.into_iter().find(|(name, _)| name == "idempotency-key").map(|(_, value)| value)
+    };
+    for (patterns, want) in
+        [(&["POST *"][..], Some("call-1")), (&["*"], Some("call-1")), (&["PUT *"], None), (&[], None)]
+    {
+        assert_eq!(of(patterns).as_deref(), want, "{patterns:?}");
+    }
+}
+
+#[test]
 fn arguments_that_do_not_fit_are_named() {
     let operation = json!({"parameters": [{"name": "count", "in": "query", "schema": {"type": "integer"}}, {"name": "X-H", "in": "header"}]});
     let (api, settings) = load(get(operation), &plan());

@@ -166,8 +166,9 @@ fn an_entry_remembers_what_was_shown() {
         args: [("path".to_owned(), "\"/x\"".to_owned())].into(),
         replay: [("send".to_owned(), "safe".to_owned())].into(),
         labels: ["web".to_owned()].into(),
+        leads: ["https://a.example/v1".to_owned(), "https://b.example".to_owned()].into(),
     };
-    let entry = Entry { facts, ..entry("a", "node 'x y'") };
+    let entry = Entry { facts, document: Some(Digest::of(b"d")), ..entry("a", "node 'x y'") };
     let mut book = Book::empty();
     book.allow(&project("/p"), &entry);
     let read = Book::parse("f", book.to_yaml()).unwrap();

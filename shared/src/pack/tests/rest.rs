@@ -33,7 +33,7 @@ fn every_field_is_read() {
     let read = plan(
         r#""specFile": "./x.yaml", "specSha256": "0000000000000000000000000000000000000000000000000000000000000aAa",
         "baseUrl": "https://api.example.com/${env:TENANT}", "serverVariables": {"region": "us"}, "allowedHosts": ["Up.example.com"],
-        "headers": {"Accept": "application/vnd.github+json"}, "include": ["tag:issues"], "exclude": ["DELETE *"],
+        "headers": {"Accept": "application/vnd.github+json"}, "include": ["tag:issues"], "exclude": ["DELETE *"], "idempotencyKey": ["POST *"],
         "methodLabels": {"post": ["write"]}, "labelOverrides": {"x": ["read-only"]}, "deferredOverrides": {"x": true}, "nameOverrides": {"x/y": "z"},
         "deprecated": "skip", "exposure": "search", "maxSchemaBytes": 2048, "refs": "inline", "timeoutSeconds": 5, "connectTimeoutSeconds": 2,
         "retry": {"max": 0, "maxWaitSeconds": 3}, "rate": {"concurrency": 9}, "maxResponseBytes": 4096, "maxResultBytes": 1024,
@@ -47,6 +47,7 @@ fn every_field_is_read() {
     assert_eq!(read.allowed_hosts, Some(vec!["up.example.com".to_owned()]));
     assert_eq!(read.headers["Accept"], "application/vnd.github+json");
     assert_eq!((read.include, read.exclude), (vec!["tag:issues".to_owned()], vec!["DELETE *".to_owned()]));
+    assert_eq!(read.idempotency_key, ["POST *"]);
     assert_eq!(read.method_labels["POST"], ["write"]);
     assert_eq!(read.label_overrides["x"], ["read-only"]);
     assert!(read.deferred_overrides["x"]);
@@ -157,8 +158,18 @@ fn everything_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn an_unknown_field_is_named_with_the_nearest_known_one() {
-    let parsed = parse_pack("f", &pack("\"specInline\": {},\n\"time_out_seconds\": 3"), Origin::Global);
+    let parsed = parse_pack(
+        "f",
+        &pack("\"specInline\": {},\n\"time_out_seconds\": 3,\n\"idempotencyKeys\": [\"*\"]"),
+        Origin::Global,
+    );
     assert!(parsed.pack.is_some(), "{:?}", parsed.problems);
     let said: Vec<String> = parsed.warnings.iter().map(|p| format!("{}: {}", p.line, p.message)).collect();
-    assert_eq!(said, ["3: unknown field `time_out_seconds` in `parameters`, did you mean `timeoutSeconds`?"]);
+    assert_eq!(
+        said,
+        [
+            "3: unknown field `time_out_seconds` in `parameters`, did you mean `timeoutSeconds`?",
+            "4: unknown field `idempotencyKeys` in `parameters`, did you mean `idempotencyKey`?"
+        ]
+    );
 }
