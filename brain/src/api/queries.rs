@@ -49,6 +49,7 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
         return Err(ApiError::new(400, "bad_query", message));
     }
     let limit = filter.limit.unwrap_or(DEFAULT_TASKS).clamp(1, MAX_PAGE);
+    let after = filter.after.is_some();
     let base = Filter {
         owner: Some(owner.to_owned()),
         states: filter.state.into_iter().collect(),
@@ -58,17 +59,21 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
         ..Filter::default()
     };
     let mut rows = match filter.session {
-        None => brain.store.rows(TASK, base).await?,
-        Some(session) => of_session(brain, &session, base).await?,
+        None => brain.store.rows(TASK, base.clone()).await?,
+        Some(session) => {
+            open(brain, owner, &session).await?;
+            of_session(brain, &session, base.clone()).await?
+        }
     };
     rows.truncate(limit);
     let next = (rows.len() == limit).then(|| rows.last().map(|r| r.key.clone())).flatten();
-    let viewed: Vec<(Option<String>, Viewed)> =
-        rows.into_iter().filter_map(|row| Some((row.state, row.data.to::<Viewed>().ok()?))).collect();
-    let reasons: Vec<Option<String>> = viewed.iter().map(|(_, task)| task.wait.as_ref().map(Wait::reason)).collect();
-    let states = viewed.iter().map(|(state, _)| state.as_deref().unwrap_or_default());
-    let summary = summary(states.zip(reasons.iter().map(Option::as_deref)));
-    let tasks = viewed.into_iter().map(|(_, task)| task.view).collect();
+    let summary = if base.parent.is_some() && (after || next.is_some()) {
+        let whole = Filter { after_key: None, limit: None, ..base };
+        stand(&recovery::all_rows(brain, whole).await?)
+    } else {
+        stand(&rows)
+    };
+    let tasks = rows.iter().filter_map(|row| Some(row.data.to::<Viewed>().ok()?.view)).collect();
     let list = Raw::of(&List { tasks, next, summary });
     list.map_err(|e| ApiError::new(500, "internal", format!("the list cannot be written: {e}")))
 }
@@ -77,15 +82,28 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
 struct List {
     tasks: Vec<Raw>,
     next: Option<String>,
-    /// How the tasks of this answer stand: `3 completed, 1 waiting for client`.
+    /// How the tasks of the tree stand, else those of this answer: `3 completed, 1 waiting for client`.
     summary: String,
+}
+
+/// Of a task's row, what says how it stands.
+#[derive(Deserialize)]
+struct Standing {
+    wait: Option<Wait>,
+}
+
+/// How tasks stand, in one line.
+fn stand(rows: &[Row]) -> String {
+    let reason = |row: &Row| row.data.to::<Standing>().ok()?.wait.as_ref().map(Wait::reason);
+    let reasons: Vec<Option<String>> = rows.iter().map(reason).collect();
+    let states = rows.iter().map(|row| row.state.as_deref().unwrap_or_default());
+    summary(states.zip(reasons.iter().map(Option::as_deref)))
 }
 
 /// Of a task's row, what is shown.
 #[derive(Deserialize)]
 struct Viewed {
     view: Raw,
-    wait: Option<Wait>,
 }
 
 async fn of_session(brain: &Brain, session: &str, base: Filter) -> Result<Vec<Row>, ApiError> {

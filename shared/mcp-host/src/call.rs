@@ -43,7 +43,7 @@ impl Deadline {
     }
 
     /// No sign of life makes it later.
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.at >= self.last
     }
 

@@ -254,7 +254,7 @@ impl McpHandle {
                     },
                 },
                 Ended::Cancelled => return cancelled(),
-                Ended::Deadline => return too_long(request),
+                Ended::Deadline => return too_long(request, &deadline),
             }
         }
         too_many_rounds()
@@ -274,7 +274,7 @@ impl McpHandle {
             let raw = match self.wait(flight, request, deadline).await {
                 Ended::Reply(reply) => call::settle(reply)?,
                 Ended::Cancelled => return Err(cancelled()),
-                Ended::Deadline => return Err(too_long(request)),
+                Ended::Deadline => return Err(too_long(request, deadline)),
             };
             let Some(input) = call::input_of(&raw) else { return Ok(raw) };
             ask.input = Some(self.answer(input, request, asks, deadline).await?);
@@ -325,11 +325,18 @@ fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: "cancelled; the server was asked to stop".to_owned() }
 }
 
-fn too_long(request: &CallRequest) -> Outcome {
-    let seconds = request.timeout.as_secs_f64();
-    let why =
-        format!("no result within {seconds} s without progress; the server was asked to stop, but may have run it");
-    Outcome::failed("timeout", why)
+fn too_long(request: &CallRequest, deadline: &Deadline) -> Outcome {
+    let limit = if deadline.is_last() && request.cap > request.timeout {
+        format!("{} s, the most that progress can add up to,", in_seconds(request.cap))
+    } else {
+        format!("{} s without progress", in_seconds(request.timeout))
+    };
+    Outcome::failed("timeout", format!("no result within {limit}; the server was asked to stop, but may have run it"))
+}
+
+/// To a tenth: what is left of a second on the way to the server is nobody's matter.
+fn in_seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
 fn too_many_rounds() -> Outcome {
