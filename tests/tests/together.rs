@@ -172,6 +172,32 @@ async fn an_api_is_called_by_tasks_as_a_pack_of_the_brain_and_of_a_foot() -> any
 }
 
 #[tokio::test]
+async fn the_request_of_a_task_that_is_cancelled_is_broken_off_at_the_api() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let requests = home.root().join("requests");
+    let (_api, port) = server(&[support("fake_rest.py").as_os_str(), requests.as_os_str()]).await?;
+    for (name, file) in [("here", "brain/packs/here.json"), ("there", "foot-tools/there.json")] {
+        let parameters = json!({"specUrl": format!("http://127.0.0.1:{port}/spec.json"), "timeoutSeconds": 600});
+        home.write(file, &json!({"name": name, "type": "rest_api", "parameters": parameters}).to_string())?;
+    }
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let _laptop = foot(&home, &brain.url, &[]).await?;
+    let said = |what: &str| Ok::<_, anyhow::Error>(std::fs::read_to_string(&requests)?.matches(what).count());
+    for (before, name) in ["here", "there"].into_iter().enumerate() {
+        let tree = api.submit(&format!("tasks: [{{id: a, steps: [{{call: {name}__endless}}]}}]\n")).await?;
+        let begun = before + 1;
+        until("the request", || async { Ok((said("GET /api/endless ")? == begun).then_some(())) }).await?;
+        assert_eq!(said("broken off")?, before, "it runs");
+        assert_eq!(tree.post("a", "cancel", &json!({})).await?.0, 200);
+        until("the server sees its end", || async { Ok((said("broken off")? == begun).then_some(())) }).await?;
+        tree.until("a", "cancelled").await?;
+        assert_eq!(said("GET /api/endless ")?, begun, "and no other one comes");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn servers_that_are_dead_silent_or_dying_leave_the_others_of_their_foot_alone() -> anyhow::Result<()> {
     let home = Home::new()?;
     changing(&home, "foot-tools/live.json", "live")?;

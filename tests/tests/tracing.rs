@@ -6,6 +6,8 @@
 mod away;
 #[path = "tracing/collector.rs"]
 mod collector;
+#[path = "tracing/rest.rs"]
+mod rest;
 #[path = "tracing/teller.rs"]
 mod teller;
 #[path = "tracing/trees.rs"]

@@ -150,6 +150,7 @@ fn an_api_that_misbehaves_is_answered_for_within_limits() {
         assert_eq!(code(&wrong), "invalid_argument");
         let keys = api.requests("/api/keyed");
         assert!(keys[0].contains("call_") && keys[0] == keys[1], "one call, one key: {keys:?}");
+        assert!(!api.requests("/api/once")[0].contains("call_"), "nobody says that it takes a key");
         host.end().await;
     });
 }
