@@ -86,7 +86,12 @@ impl Flights {
             had_one = true;
             tokio::select! {
                 biased;
-                answer = flight.ask(people, pack, params) => return answer,
+                // With its call a question is withdrawn: that is not what a person said.
+                answer = flight.ask(people, pack, params) => {
+                    if !(flight.ended.is_cancelled() && answer["action"] == "cancel") {
+                        return answer;
+                    }
+                }
                 () = flight.ended.cancelled() => {}
             }
         }
@@ -188,6 +193,28 @@ mod tests {
         assert_eq!(all, ["second", "first", "first"], "one after the other");
         assert!(!flights.asking().is_open());
         assert_eq!(flights.ask(&people, &pack, &params).await, json!({"action": "decline"}), "nobody to ask");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_withdrawn_with_its_call_goes_on_to_the_next_one() {
+        let (tell, mut asked) = mpsc::channel(16);
+        let flights: &'static Flights = Box::leak(Box::default());
+        let _first = flights.begin(&request(somebody("first", &tell, Duration::from_secs(1)), None));
+        // Whoever asks for a call ends its questions with it.
+        let second = Arc::new(Mutex::new(None));
+        let taken = Arc::clone(&second);
+        let withdrawn: Option<Elicit> = Some(Arc::new(move |_| {
+            let taken = Arc::clone(&taken);
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                drop(taken.lock().unwrap().take());
+                Elicited::Cancelled
+            })
+        }));
+        *second.lock().unwrap() = Some(flights.begin(&request(withdrawn, None)));
+        let (people, pack, params) = (People::default(), PackName::parse("p").unwrap(), json!({"message": "?"}));
+        assert_eq!(flights.ask(&people, &pack, &params).await, json!({"action": "decline"}));
+        assert_eq!(asked.try_recv(), Ok("first"));
     }
 
     #[tokio::test(start_paused = true)]
