@@ -222,15 +222,15 @@ impl Errand<'_> {
                 Err(Lost::Timeout) => Ended::TimedOut,
                 Err(Lost::Broken(_)) => Ended::Broken,
                 // No other attempt would do better.
-                Err(Lost::Tls(_) | Lost::TooLarge | Lost::Forbidden(_)) => return Ok(self.lost(sent.err())),
+                Err(Lost::Tls(_) | Lost::TooLarge(_) | Lost::Forbidden(_)) => return Ok(self.lost(sent.err()).await),
             };
             match attempt::next(method, harmless, ended, done, pack.plan.retry, chance()) {
                 Next::Again(wait) => tokio::time::sleep(wait).await,
                 Next::Refused(fault) => return Err(fault),
                 Next::Stop => {
                     return Ok(match sent {
-                        Ok(answer) => self.shaped(&answer),
-                        Err(lost) => self.lost(Some(lost)),
+                        Ok(answer) => self.shaped(answer).await,
+                        Err(lost) => self.lost(Some(lost)).await,
                     });
                 }
             }
@@ -261,34 +261,29 @@ impl Errand<'_> {
         Ok(!needs.is_empty())
     }
 
-    fn shaped(&self, answer: &Incoming) -> Outcome {
-        let headers: Vec<(String, String)> = answer
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-            .collect();
-        let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|status| status.canonical_reason());
-        let answer =
-            Answer { status: answer.status, reason: reason.unwrap_or_default(), headers: &headers, body: &answer.body };
-        let line = status_line(answer);
-        let result = shape(answer, self.pack.plan.max_result_bytes);
-        match result.is_error {
-            true => Outcome::Failed { error: Code::HttpStatus.fault(line), result: Some(result) },
-            false => Outcome::Done(result),
-        }
+    /// Beside the thread of the actors: an answer may be large.
+    async fn shaped(&self, answer: Incoming) -> Outcome {
+        let most = self.pack.plan.max_result_bytes;
+        let shaping = tokio::task::spawn_blocking(move || shaped(&answer, most));
+        // It was answered, so it must not look like something to do again.
+        let unread = |error| Outcome::Unknown { reason: format!("its answer could not be read: {error}") };
+        shaping.await.unwrap_or_else(unread)
     }
 
-    fn lost(&self, lost: Option<Lost>) -> Outcome {
+    async fn lost(&self, lost: Option<Lost>) -> Outcome {
         let seconds = self.pack.plan.timeout.as_secs_f64();
         let repeatable = self.operation.repeats_harmlessly();
         failed(match lost {
             Some(Lost::Connect(why)) => Code::Connect.fault(format!("{why}; nothing was sent")),
             Some(Lost::Tls(why)) => Code::Tls.fault(format!("{why}; nothing was sent")),
             Some(Lost::Forbidden(why)) => Code::HostNotAllowed.fault(why),
-            Some(Lost::TooLarge) => Code::ResponseTooLarge.fault(format!(
-                "the answer has more than {} bytes (`maxResponseBytes`); ask for less of it",
-                self.pack.plan.max_response_bytes
-            )),
+            // It was done, or refused: nothing to do again because of the length of the answer.
+            Some(Lost::TooLarge(answer)) if !repeatable => {
+                return self.shaped(answer.without_body(self.too_large())).await;
+            }
+            Some(Lost::TooLarge(_)) => {
+                Code::ResponseTooLarge.fault(format!("{}; ask for less of it", self.too_large()))
+            }
             Some(Lost::Timeout) => Code::Timeout.fault(format!("no answer within {seconds} s (`timeoutSeconds`)")),
             Some(Lost::Broken(why)) if !repeatable => {
                 return Outcome::Unknown { reason: format!("the connection broke during the request: {why}") };
@@ -296,6 +291,27 @@ impl Errand<'_> {
             Some(Lost::Broken(why)) => Code::Connect.fault(format!("the connection broke: {why}")),
             None => Code::Connect.fault("there was no answer"),
         })
+    }
+
+    fn too_large(&self) -> String {
+        format!("the answer has more than {} bytes (`maxResponseBytes`)", self.pack.plan.max_response_bytes)
+    }
+}
+
+fn shaped(answer: &Incoming, most: usize) -> Outcome {
+    let headers: Vec<(String, String)> = answer
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|status| status.canonical_reason());
+    let answer =
+        Answer { status: answer.status, reason: reason.unwrap_or_default(), headers: &headers, body: &answer.body };
+    let line = status_line(answer);
+    let result = shape(answer, most);
+    match result.is_error {
+        true => Outcome::Failed { error: Code::HttpStatus.fault(line), result: Some(result) },
+        false => Outcome::Done(result),
     }
 }
 

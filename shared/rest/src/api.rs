@@ -7,7 +7,6 @@ use serde_json::Value;
 use url::Url;
 use vance_shared::call::Fault;
 use vance_shared::json::Raw;
-use vance_shared::launch::Origin;
 use vance_shared::launch::rest::{Deprecated, Exposure, RestAuth, RestPlan};
 use vance_shared::schema::{Checker, Coercion};
 use vance_shared::tool::{Annotations, Replay};
@@ -275,12 +274,8 @@ impl Loader<'_> {
         };
         let labels = self.labels(&method, id.as_deref(), &sub_tool, deprecated);
         let annotations = annotations(&method, labels.iter().any(|label| label == "read-only"));
-        let replay = match key {
-            Key::Argument(_) => Replay::Safe,
-            // A pack of a project calls nothing safe.
-            Key::Added if self.plan.origin != Origin::Project => Replay::Safe,
-            Key::Added | Key::None => annotations.replay(),
-        };
+        // A key makes repetitions within one call harmless. A call that somebody makes anew has another key.
+        let replay = annotations.replay();
         let replay = if method == "DELETE" || method == "PUT" { Replay::Safe } else { replay };
         Ok(Some(Operation {
             description: description(raw, &method, deprecated),

@@ -194,14 +194,14 @@ impl Operation {
         }
     }
 
-    /// Whether a key makes a repetition harmless, whatever the method says.
+    /// Whether a key makes repetitions within one call harmless, whatever the method says.
     pub fn repeats_by_key(&self) -> bool {
         self.key != Key::None
     }
 
-    /// Whether a repetition changes nothing more.
+    /// Whether another call changes nothing more.
     pub fn repeats_harmlessly(&self) -> bool {
-        self.repeats_by_key() || crate::api::is_idempotent(&self.method)
+        crate::api::is_idempotent(&self.method)
     }
 
     /// The arguments that it knows, in order.

@@ -166,7 +166,7 @@ fn why(lost: Lost) -> String {
             format!("its document cannot be fetched: {why}")
         }
         Lost::Timeout => format!("its document was not fetched within {} s", FETCH.as_secs()),
-        Lost::TooLarge => format!("its document has more than {MAX_BYTES} bytes"),
+        Lost::TooLarge(_) => format!("its document has more than {MAX_BYTES} bytes"),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
 }
 
 /// What came back.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Incoming {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -32,6 +32,13 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    /// The same answer with a remark in the place of a body that nobody could read.
+    pub(crate) fn without_body(mut self, remark: String) -> Self {
+        self.headers.remove(http::header::CONTENT_TYPE);
+        self.body = remark.into_bytes();
+        self
+    }
+
     /// A header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
@@ -47,8 +54,8 @@ pub(crate) enum Lost {
     Tls(String),
     /// Too late.
     Timeout,
-    /// The answer is larger than may be read.
-    TooLarge,
+    /// The answer is larger than may be read: here is it without its body.
+    TooLarge(Box<Incoming>),
     /// The address may not be reached.
     Forbidden(String),
     /// The exchange broke off; the server may have acted.
@@ -111,7 +118,7 @@ impl Sender {
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| lost(&error))?;
             if body.len() + chunk.len() > self.limits.body {
-                return Err(Lost::TooLarge);
+                return Err(Lost::TooLarge(Box::new(Incoming { status, headers, body: Vec::new() })));
             }
             body.extend_from_slice(&chunk);
         }

@@ -76,7 +76,7 @@ async fn ask(keeper: &Keeper, need: &TokenNeed, sender: &Sender) -> Result<Token
                 Code::AuthFailed.fault(format!("the token endpoint cannot be reached: {why}"))
             }
             Lost::Timeout => Code::AuthFailed.fault("the token endpoint did not answer in time"),
-            Lost::TooLarge => Code::AuthFailed.fault("the token endpoint's answer is too large"),
+            Lost::TooLarge(_) => Code::AuthFailed.fault("the token endpoint's answer is too large"),
         })
     };
     let answer = once(false).await?;

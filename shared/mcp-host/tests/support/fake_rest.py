@@ -28,6 +28,8 @@ PATHS = {
     "/endless": operation("endless"),
     "/page": operation("page"),
     "/big": operation("big"),
+    "/flood": operation("flood", "post"),
+    "/silent": operation("silent", "post", parameters=[KEY]),
     "/image": operation("image"),
     "/missing/{name}": operation("missing", parameters=[NAME]),
     "/secure": operation("secure", security=[{"oauth": []}]),
@@ -117,6 +119,11 @@ class Api(BaseHTTPRequestHandler):
             self.answer(200, b"<html>not json</html>", content_type="application/json")
         elif name == "big":
             self.answer(200, [{"n": n, "text": "x" * 1000} for n in range(8000)])
+        elif name == "flood":
+            self.answer(200, [0] * (1 << 20))
+        elif name == "silent":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
         elif name == "image":
             self.answer(200, b"\x89PNG\r\n\x1a\n", content_type="image/png")
         elif name == "broken":

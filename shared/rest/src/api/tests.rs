@@ -4,6 +4,8 @@ use serde_json::json;
 use vance_shared::launch::rest::Spec;
 use vance_shared::names::PackName;
 
+use vance_shared::launch::Origin;
+
 use super::*;
 
 fn plan() -> RestPlan {
@@ -29,7 +31,7 @@ fn labels_and_replay_follow_the_method_unless_the_pack_says_otherwise() {
         ("find/it", &["read-only", "deprecated"], Replay::Safe, true),
         ("u", &["write", "side-effect"], Replay::Safe, false),
         ("c", &["careful"], Replay::Unsafe, false),
-        ("k", &["write", "side-effect"], Replay::Safe, false),
+        ("k", &["write", "side-effect"], Replay::Unsafe, false),
     ] {
         let operation = api.operation(id).unwrap();
         let all: Vec<&str> = ["own", "rest", "rest:p"].into_iter().chain(labels.iter().copied()).collect();
@@ -61,14 +63,12 @@ fn a_pack_says_which_operations_take_a_key_and_no_other_does() {
         "/k": {"post": {"operationId": "k", "parameters": [{"name": "Idempotency-Key", "in": "header"}]}}});
     let mut plan = plan();
     plan.idempotency_key = vec!["POST /a".to_owned(), "POST /nowhere".to_owned()];
-    for (origin, replay) in [(Origin::Global, Replay::Safe), (Origin::Project, Replay::Unsafe)] {
-        plan.origin = origin;
-        let api = load(paths.clone(), &plan);
-        let of = |id: &str| api.operation(id).map(|operation| (operation.repeats_by_key(), operation.replay)).unwrap();
-        assert_eq!((of("make"), of("change")), ((true, replay), (false, Replay::Unsafe)), "{origin:?}");
-        assert_eq!(of("k"), (true, Replay::Safe));
-        assert_eq!(api.warnings()[0], "the pattern 'POST /nowhere' means no operation");
-    }
+    let api = load(paths, &plan);
+    let of = |id: &str| api.operation(id).map(|operation| (operation.repeats_by_key(), operation.replay)).unwrap();
+    // The key is the call's: who calls anew has another one, so none of them is safe to call anew.
+    assert_eq!([of("make"), of("k")], [(true, Replay::Unsafe); 2]);
+    assert_eq!(of("change"), (false, Replay::Unsafe));
+    assert_eq!(api.warnings(), ["the pattern 'POST /nowhere' means no operation"]);
 }
 
 #[test]
