@@ -6,6 +6,7 @@ use vance_shared::tool::ToolResult;
 
 mod body;
 mod cut;
+mod tree;
 use body::Content;
 
 /// Images, sounds and other bytes that travel with a result; models do not read them as text, so they may be larger than text.

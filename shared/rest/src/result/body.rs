@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::tree::Tree;
 use super::{MAX_BINARY_BYTES, cut};
 use crate::cut::{essence, is_json};
 use crate::request::base64;
@@ -24,10 +25,7 @@ pub(super) fn read(body: &[u8], content_type: Option<&str>, max_bytes: usize) ->
     let media_type = essence(said);
     let kind = if media_type.is_empty() { guess(body) } else { kind(&media_type) };
     match (kind, decode(body, said)) {
-        (Kind::Json, Some(text)) => match serde_json::from_str::<Value>(&text) {
-            Ok(value) => json(text, &value, max_bytes),
-            Err(_) => plain(&text, max_bytes),
-        },
+        (Kind::Json, Some(text)) => json(&text, max_bytes).unwrap_or_else(|| plain(&text, max_bytes)),
         (Kind::Text, Some(text)) => plain(&text, max_bytes),
         (Kind::Json | Kind::Text, None) | (Kind::Bytes, _) => bytes(body, &media_type),
     }
@@ -98,12 +96,14 @@ fn utf16(body: &[u8], big: bool) -> Option<String> {
     text.ok().filter(|_| rest.is_empty())
 }
 
-fn json(text: String, value: &Value, max_bytes: usize) -> Content {
+/// None: it is no JSON, whatever it says it is.
+fn json(text: &str, max_bytes: usize) -> Option<Content> {
     if text.len() <= max_bytes {
-        return Content::Json { text: text.trim().to_owned(), truncated: false };
+        serde_json::from_str::<Value>(text).ok()?;
+        return Some(Content::Json { text: text.trim().to_owned(), truncated: false });
     }
-    let (text, truncated) = cut::within(value, max_bytes);
-    Content::Json { text, truncated }
+    let (text, truncated) = cut::within(&Tree::parse(text, max_bytes)?, max_bytes);
+    Some(Content::Json { text, truncated })
 }
 
 fn plain(text: &str, max_bytes: usize) -> Content {

@@ -1,6 +1,6 @@
 //! JSON that is too long loses items, ends of texts, fields and depths, in this order, and stays JSON that says what is missing.
 
-use serde_json::{Map, Value};
+use super::tree::Tree;
 
 /// What is kept of each value, step by step: texts, fields, depth. Items are searched for within each step.
 const STEPS: [(usize, usize, usize); 8] = [
@@ -25,7 +25,7 @@ struct Keep {
 }
 
 /// The value's text in at most `max_bytes`, and whether something is missing.
-pub(super) fn within(value: &Value, max_bytes: usize) -> (String, bool) {
+pub(super) fn within(value: &Tree<'_>, max_bytes: usize) -> (String, bool) {
     let longest = longest_list(value);
     let mut best: Option<Keep> = None;
     for (chars, fields, depth) in STEPS {
@@ -46,9 +46,9 @@ pub(super) fn within(value: &Value, max_bytes: usize) -> (String, bool) {
     }
     match best {
         Some(keep) => {
-            let cut = cut(value, keep, 0);
-            let missing = cut != *value;
-            (cut.to_string(), missing)
+            let mut text = String::with_capacity(max_bytes.min(64 * 1024));
+            let missing = write(value, keep, 0, &mut text);
+            (text, missing)
         }
         None => ("\"…\"".to_owned(), true),
     }
@@ -64,52 +64,51 @@ fn most(end: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-fn longest_list(value: &Value) -> usize {
+fn longest_list(value: &Tree<'_>) -> usize {
     match value {
-        Value::Array(items) => items.iter().map(longest_list).max().unwrap_or(0).max(items.len()),
-        Value::Object(fields) => fields.values().map(longest_list).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Tree::List(items, _) => items.iter().map(longest_list).max().unwrap_or(0).max(items.len()),
+        Tree::Fields(fields, _) => fields.iter().map(|(_, value)| longest_list(value)).max().unwrap_or(0),
+        Tree::Leaf(_) | Tree::Text(..) => 0,
     }
 }
 
-fn fits(value: &Value, keep: Keep, max_bytes: usize) -> bool {
+fn fits(value: &Tree<'_>, keep: Keep, max_bytes: usize) -> bool {
     let mut left = max_bytes;
     take(value, keep, 0, &mut left).is_some()
 }
 
-/// Takes a value's bytes after cutting from what is left; none as soon as it does not suffice.
-fn take(value: &Value, keep: Keep, depth: usize, left: &mut usize) -> Option<()> {
+/// Takes a value's bytes after cutting from what is left; none as soon as it does not suffice. As [`write`] writes it.
+fn take(value: &Tree<'_>, keep: Keep, depth: usize, left: &mut usize) -> Option<()> {
     match value {
-        Value::Null => spend(left, 4),
-        Value::Bool(truth) => spend(left, 5 - usize::from(*truth)),
-        Value::Number(number) => spend(left, number.to_string().len()),
-        Value::String(text) => match short(text, keep.chars) {
+        Tree::Leaf(text) => spend(left, text.len()),
+        Tree::Text(text, rest) => match short(text, *rest, keep.chars) {
             Some(short) => spend(left, quoted(&short)),
             None => spend(left, quoted(text)),
         },
-        Value::Array(items) if depth >= keep.depth => spend(left, quoted(&many(items.len(), "items"))),
-        Value::Object(fields) if depth >= keep.depth => spend(left, quoted(&many(fields.len(), "fields"))),
-        Value::Array(items) => {
-            spend(left, 2 + items.len().min(keep.items + 1).saturating_sub(1))?;
-            items.iter().take(keep.items).try_for_each(|item| take(item, keep, depth + 1, left))?;
-            if items.len() > keep.items {
-                spend(left, quoted(&more(items.len() - keep.items, "items")))
-            } else {
-                Some(())
-            }
+        Tree::List(items, more) if depth >= keep.depth => spend(left, quoted(&many(items.len() + more, "items"))),
+        Tree::Fields(fields, more) if depth >= keep.depth => spend(left, quoted(&many(fields.len() + more, "fields"))),
+        Tree::List(items, unread) => {
+            let (shown, missing) = split(items.len(), *unread, keep.items);
+            spend(left, 2 + (shown + usize::from(missing > 0)).saturating_sub(1))?;
+            items.iter().take(shown).try_for_each(|item| take(item, keep, depth + 1, left))?;
+            if missing > 0 { spend(left, quoted(&more(missing, "items"))) } else { Some(()) }
         }
-        Value::Object(fields) => {
-            spend(left, 2 + fields.len().min(keep.fields.saturating_add(1)).saturating_sub(1))?;
-            for (key, value) in fields.iter().take(keep.fields) {
+        Tree::Fields(fields, unread) => {
+            let (shown, missing) = split(fields.len(), *unread, keep.fields);
+            spend(left, 2 + (shown + usize::from(missing > 0)).saturating_sub(1))?;
+            for (key, value) in fields.iter().take(shown) {
                 spend(left, quoted(key) + 1)?;
                 take(value, keep, depth + 1, left)?;
             }
-            match fields.len().checked_sub(keep.fields) {
-                Some(missing @ 1..) => spend(left, quoted("…") + 1 + quoted(&count(missing, "fields"))),
-                Some(0) | None => Some(()),
-            }
+            if missing > 0 { spend(left, quoted("…") + 1 + quoted(&count(missing, "fields"))) } else { Some(()) }
         }
     }
+}
+
+/// Of so many that were read and so many that were not: how many are shown, and how many are missing then.
+fn split(read: usize, unread: usize, keep: usize) -> (usize, usize) {
+    let shown = read.min(keep);
+    (shown, read - shown + unread)
 }
 
 fn spend(left: &mut usize, bytes: usize) -> Option<()> {
@@ -117,35 +116,83 @@ fn spend(left: &mut usize, bytes: usize) -> Option<()> {
     Some(())
 }
 
-fn cut(value: &Value, keep: Keep, depth: usize) -> Value {
+/// Writes what is left of a value; says whether something is missing.
+fn write(value: &Tree<'_>, keep: Keep, depth: usize, out: &mut String) -> bool {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-        Value::String(text) => short(text, keep.chars).map_or_else(|| value.clone(), Value::String),
-        Value::Array(items) if depth >= keep.depth => many(items.len(), "items").into(),
-        Value::Object(fields) if depth >= keep.depth => many(fields.len(), "fields").into(),
-        Value::Array(items) => {
-            let mut kept: Vec<Value> = items.iter().take(keep.items).map(|item| cut(item, keep, depth + 1)).collect();
-            if items.len() > keep.items {
-                kept.push(more(items.len() - keep.items, "items").into());
-            }
-            Value::Array(kept)
+        Tree::Leaf(text) => {
+            out.push_str(text);
+            false
         }
-        Value::Object(fields) => {
-            let kept = fields.iter().take(keep.fields);
-            let mut kept: Map<String, Value> = kept.map(|(key, v)| (key.clone(), cut(v, keep, depth + 1))).collect();
-            if fields.len() > keep.fields {
-                kept.insert("…".to_owned(), count(fields.len() - keep.fields, "fields").into());
+        Tree::Text(text, rest) => match short(text, *rest, keep.chars) {
+            Some(short) => note(&short, out),
+            None => {
+                note(text, out);
+                false
             }
-            Value::Object(kept)
+        },
+        Tree::List(items, more) if depth >= keep.depth => note(&many(items.len() + more, "items"), out),
+        Tree::Fields(fields, more) if depth >= keep.depth => note(&many(fields.len() + more, "fields"), out),
+        Tree::List(items, unread) => {
+            let (shown, missing) = split(items.len(), *unread, keep.items);
+            let mut cut = missing > 0;
+            out.push('[');
+            for (at, item) in items.iter().take(shown).enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                cut |= write(item, keep, depth + 1, out);
+            }
+            if missing > 0 {
+                if shown > 0 {
+                    out.push(',');
+                }
+                note(&more(missing, "items"), out);
+            }
+            out.push(']');
+            cut
+        }
+        Tree::Fields(fields, unread) => {
+            let (shown, missing) = split(fields.len(), *unread, keep.fields);
+            let mut cut = missing > 0;
+            out.push('{');
+            for (at, (key, value)) in fields.iter().take(shown).enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                note(key, out);
+                out.push(':');
+                cut |= write(value, keep, depth + 1, out);
+            }
+            if missing > 0 {
+                if shown > 0 {
+                    out.push(',');
+                }
+                note("…", out);
+                out.push(':');
+                note(&count(missing, "fields"), out);
+            }
+            out.push('}');
+            cut
         }
     }
 }
 
-fn short(text: &str, chars: usize) -> Option<String> {
-    let (end, _) = text.char_indices().nth(chars)?;
-    let rest = text[end..].chars().count();
+/// Writes a text in quotes; what stands for something else is missing then.
+fn note(text: &str, out: &mut String) -> bool {
+    out.push_str(&serde_json::Value::from(text).to_string());
+    true
+}
+
+/// A text that is cut, with `unread` characters behind what is there of it.
+fn short(text: &str, unread: usize, chars: usize) -> Option<String> {
+    let end = match text.char_indices().nth(chars) {
+        Some((end, _)) => end,
+        None if unread > 0 => text.len(),
+        None => return None,
+    };
+    let rest = text[end..].chars().count() + unread;
     // A note that is longer than what it replaces helps nobody.
-    (rest > 30).then(|| format!("{}… {rest} more characters", &text[..end]))
+    (rest > 30 || unread > 0).then(|| format!("{}… {rest} more characters", &text[..end]))
 }
 
 fn more(number: usize, what: &str) -> String {
@@ -176,9 +223,14 @@ fn quoted(text: &str) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::*;
+
+    fn within(value: &Value, max_bytes: usize) -> (String, bool) {
+        let text = value.to_string();
+        super::within(&Tree::parse(&text, max_bytes).unwrap(), max_bytes)
+    }
 
     #[test]
     fn items_go_first_then_texts_then_fields() {

@@ -95,3 +95,15 @@ fn headers_that_say_something_are_kept() {
         json!({"link": "Link, link", "x-ratelimit-remaining": "X-RateLimit-Remaining", "etag": "ETag", "x-request-id": "X-Request-Id", "retry-after": "Retry-After"})
     );
 }
+
+#[test]
+fn an_answer_of_millions_of_values_says_how_many_are_missing() {
+    let zeros = format!("{{\"all\": [{}], \"total\": 2000000}}", vec!["0"; 2_000_000].join(","));
+    let (content, structured, _) = shaped(200, Some("application/json"), zeros.as_bytes());
+    let shown: Value = serde_json::from_str(content[0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(shown["total"], 2_000_000);
+    let all = shown["all"].as_array().unwrap();
+    let kept = all.len() - 1;
+    assert_eq!(all[kept], format!("… {} more items", 2_000_000 - kept));
+    assert_eq!((&structured["body"], &structured["truncated"]), (&shown, &json!(true)));
+}
