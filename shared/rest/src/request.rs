@@ -148,6 +148,14 @@ pub fn build(api: &Api, operation: &Operation, arguments: &Value, context: Conte
         check_secret(&value)?;
         headers.insert(name.clone(), value);
     }
+    if let Some(own) = headers.remove("cookie") {
+        // The pack's own cookies come first, and no argument takes their place.
+        let own: Vec<String> = own.split(';').map(|pair| pair.trim().to_owned()).collect();
+        for pair in &own {
+            style::without(&mut cookies, pair.split('=').next().unwrap_or_default());
+        }
+        cookies.splice(0..0, own);
+    }
     auth::apply(api, operation, &base, context, &mut query, &mut headers, &mut cookies)?;
     if !cookies.is_empty() {
         headers.insert("cookie".to_owned(), cookies.join("; "));

@@ -69,19 +69,17 @@ pub(super) fn apply(
         match apply {
             Apply::Header(name, value) => drop(headers.insert(name.to_ascii_lowercase(), value)),
             Apply::Query(name, value) => {
-                let name = format!("{}=", style::encoded(&name));
-                if base.query().into_iter().flat_map(|own| own.split('&')).any(|part| part.starts_with(&name)) {
+                if base.query().into_iter().flat_map(style::pairs).any(|part| style::is_named(part, &name)) {
                     return Err(
                         Code::AuthFailed.fault("`baseUrl` and `auth` both set the same query parameter, remove one")
                     );
                 }
-                query.retain(|part| !part.starts_with(&name));
-                query.push(format!("{name}{}", style::encoded(&value)));
+                style::without(query, &name);
+                query.push(format!("{}={}", style::encoded(&name), style::encoded(&value)));
             }
             Apply::Cookie(name, value) => {
-                let name = format!("{}=", style::encoded(&name));
-                cookies.retain(|part| !part.starts_with(&name));
-                cookies.push(format!("{name}{}", style::encoded(&value)));
+                style::without(cookies, &name);
+                cookies.push(format!("{}={}", style::encoded(&name), style::encoded(&value)));
             }
             Apply::Token(need) => {
                 let missing = || Code::AuthFailed.fault("there is no token for this call");

@@ -1,6 +1,6 @@
 //! How values are written into paths, queries, headers and cookies.
 
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::operation::{Parameter, Style};
@@ -173,6 +173,28 @@ pub(super) fn whole_query(value: &Value, out: &mut Vec<String>) {
         Value::Null | Value::String(_) => {}
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => out.push(encoded(&value.to_string())),
     }
+}
+
+/// What servers take for `name=value` in a query or a cookie: some of them separate at `;` in both.
+pub(super) fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['&', ';']).map(str::trim).filter(|pair| !pair.is_empty())
+}
+
+/// Whether a pair has this name, however it is written.
+pub(super) fn is_named(pair: &str, name: &str) -> bool {
+    let written = pair.split('=').next().unwrap_or_default().replace('+', " ");
+    percent_decode_str(&written).decode_utf8_lossy() == name
+}
+
+/// Takes out all that has this name: what the pack itself sends under it is the only one.
+pub(super) fn without(parts: &mut Vec<String>, name: &str) {
+    for part in &mut *parts {
+        if pairs(part).any(|pair| is_named(pair, name)) {
+            let kept: Vec<&str> = pairs(part).filter(|pair| !is_named(pair, name)).collect();
+            *part = kept.join("&");
+        }
+    }
+    parts.retain(|part| !part.is_empty());
 }
 
 /// `name[key][]` and values, in order.

@@ -53,7 +53,7 @@ pub(super) fn path(operation: &Operation, arguments: &Map<String, Value>) -> Res
         }
     }
     let path = out.split('?').next().unwrap_or_default();
-    if path.split('/').any(|part| is_dots(&percent_decode_str(part).decode_utf8_lossy())) {
+    if path.split('/').any(leads_away) {
         return Err(Code::InvalidArgument.fault("the values put together make a path that leads elsewhere"));
     }
     Ok(out)

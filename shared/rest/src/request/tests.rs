@@ -358,6 +358,52 @@ fn a_secret_of_the_client_goes_to_no_host_that_only_a_fetched_document_names() {
 }
 
 #[test]
+fn no_argument_takes_the_place_of_a_credential_however_it_is_written() {
+    let whole = json!({"parameters": [{"name": "q", "in": "querystring", "content": {"text/plain": {"schema": {"type": "string"}}}}]});
+    let reserved =
+        json!({"parameters": [{"name": "q", "in": "query", "allowReserved": true, "schema": {"type": "string"}}]});
+    let mut keyed = plan();
+    keyed.auth = RestAuth::Query { name: "api_key".to_owned(), value: "${env:K}".to_owned() };
+    for (operation, q, want) in [
+        (&whole, "x=1&api_key=evil", "x=1&api_key=k3y"),
+        (&whole, "api%5Fkey=evil&x=1", "x=1&api_key=k3y"),
+        (&whole, "x=1;api_key=evil", "x=1&api_key=k3y"),
+        (&whole, "x=api_key", "x=api_key&api_key=k3y"),
+        (&reserved, "a;api_key=evil", "q=a;api_key%3Devil&api_key=k3y"),
+    ] {
+        let mut document = get(operation.clone());
+        document["openapi"] = "3.2.0".into();
+        let (api, settings) = load(document, &keyed);
+        let request = built_with(&api, &settings, &json!({"q": q}), &[]).unwrap();
+        assert_eq!(request.url.query(), Some(want), "{q}");
+    }
+    let cookies = json!({"parameters": [
+        {"name": "c", "in": "cookie", "schema": {"type": "string"}},
+        {"name": "o", "in": "cookie", "explode": true, "schema": {"type": "object"}}]});
+    let mut own = plan();
+    own.headers.insert("Cookie".to_owned(), "sess=${env:K}; b=1&2".to_owned());
+    for (arguments, want) in [
+        (json!({}), "sess=k3y; b=1&2"),
+        (json!({"c": "x"}), "sess=k3y; b=1&2; c=x"),
+        (json!({"o": {"sess": "evil", "d": "y"}}), "sess=k3y; b=1&2; d=y"),
+    ] {
+        let (api, settings) = load(get(cookies.clone()), &own);
+        let request = built_with(&api, &settings, &arguments, &[]).unwrap();
+        assert!(request.headers.contains(&("cookie".to_owned(), want.to_owned())), "{arguments} {:?}", request.headers);
+    }
+}
+
+#[test]
+fn values_put_together_make_no_dot_segment_either() {
+    let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
+    let (api, settings) =
+        load(document("/p/{a}{b}", "get", json!({"parameters": [parameter("a"), parameter("b")]})), &plan());
+    for (a, b, good) in [("%2e%2", "e", false), ("%", "2e", false), (".", ".", false), ("a", "b", true)] {
+        assert_eq!(built_with(&api, &settings, &json!({"a": a, "b": b}), &[]).is_ok(), good, "{a} {b}");
+    }
+}
+
+#[test]
 fn the_key_of_a_call_is_sent_where_the_pack_says_so() {
     let of = |patterns: &[&str]| {
         let mut plan = plan();
