@@ -83,7 +83,7 @@ impl Project {
     pub fn new(canonical: &Path) -> Result<Self, NotAProject> {
         match canonical.to_str() {
             Some(text) if canonical.is_absolute() => Ok(Self(text.to_owned())),
-            Some(_) | None => Err(NotAProject(crate::show::plain(&canonical.to_string_lossy()))),
+            Some(_) | None => Err(NotAProject(crate::show::ascii(&canonical.to_string_lossy()))),
         }
     }
 

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use indicatif::MultiProgress;
 use serde_json::Value;
 use vance_shared::json::Raw;
-use vance_shared::show::plain;
+use vance_shared::show::{is_visible, plain};
 
 use super::failure::Failure;
 use super::stage::{Stage, Stream};
@@ -66,7 +66,7 @@ impl Screen {
         self.line(text)
     }
 
-    /// An answer as the Brain gave it. On a terminal everything outside ASCII is escaped, which JSON can say itself.
+    /// An answer as the Brain gave it. On a terminal whatever cannot be seen is escaped, which JSON can say itself.
     pub(super) fn raw(&mut self, body: &Raw) -> io::Result<()> {
         let text = body.get().trim();
         if self.terminal { self.line(&escaped_json(text)) } else { self.line(text) }
@@ -137,12 +137,12 @@ impl Screen {
     }
 }
 
-/// JSON text with everything outside printable ASCII as `\uXXXX` (it can only stand inside strings).
+/// JSON text with everything that cannot be seen as `\uXXXX` (it can only stand inside strings).
 fn escaped_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut units = [0u16; 2];
     for c in text.chars() {
-        if (' '..='~').contains(&c) || c == '\n' {
+        if is_visible(c) || c == '\n' {
             out.push(c);
         } else {
             for unit in c.encode_utf16(&mut units) {
@@ -159,10 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_on_a_terminal_is_ascii_and_the_same_value() {
-        let value = serde_json::json!({"a": "é\u{202e}\u{9b}😀\u{1b}"});
+    fn json_on_a_terminal_steers_nothing_can_be_read_and_is_the_same_value() {
+        let value = serde_json::json!({"a": "é\u{202e}\u{9b}😀\u{1b}茶"});
         let text = escaped_json(&value.to_string());
-        assert!(text.bytes().all(|b| (0x20..0x7f).contains(&b)), "{text}");
+        assert!(text.chars().all(is_visible) && text.contains('é') && text.contains('茶'), "{text}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

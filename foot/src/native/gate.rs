@@ -13,7 +13,7 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
 use vance_shared::names::ToolName;
-use vance_shared::show::plain;
+use vance_shared::show::ascii;
 
 use super::roots::{Resolved, Roots};
 use super::{Asker, Ended, Progress, Question, failed, sandbox};
@@ -175,7 +175,7 @@ impl Gate {
     pub(super) async fn permit_use(&self, call: &Call) -> Result<(), Box<Outcome>> {
         let mut verdict = self.policy.decide(call.tool.as_str(), Action::Use);
         if let Verdict::Ask(reason) = &mut verdict {
-            reason.lines.insert(0, ("wants to run", format!("{} {}", call.tool, plain(call.arguments.get()))));
+            reason.lines.insert(0, ("wants to run", format!("{} {}", call.tool, ascii(call.arguments.get()))));
         }
         self.settle(&call.id, &call.tool, &call.halt, verdict).await
     }
@@ -219,7 +219,7 @@ fn both(at: &Resolved, judge: impl Fn(&Path) -> Verdict) -> Verdict {
     if let Verdict::Ask(reason) = &mut verdict
         && at.lexical != at.real
     {
-        reason.lines.push(("by a link to", plain(&at.real.to_string_lossy())));
+        reason.lines.push(("by a link to", ascii(&at.real.to_string_lossy())));
         reason.rule = None;
     }
     verdict
@@ -231,7 +231,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Box<Outcome>> {
     match tokio::task::spawn_blocking(work).await {
         Ok(ended) => ended,
-        Err(e) => Err(failed("internal", format!("the tool stopped unexpectedly: {}", plain(&e.to_string())))),
+        Err(e) => Err(failed("internal", format!("the tool stopped unexpectedly: {}", ascii(&e.to_string())))),
     }
 }
 

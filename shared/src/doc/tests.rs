@@ -249,7 +249,7 @@ proptest! {
         for parsed in [parse_json("f", &text), parse_yaml("f", &text)] {
             for problem in parsed.err().unwrap_or_default() {
                 prop_assert!(problem.line >= 1 && problem.line <= last_line(&text), "{problem}");
-                prop_assert!(problem.message.bytes().all(|b| (b' '..=b'~').contains(&b)), "{problem:?}");
+                prop_assert!(problem.message.chars().all(crate::show::is_visible), "{problem:?}");
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{Book, Digest, Entry, Project};
 use crate::doc::{Fields, Problem, Problems, read_yaml};
 use crate::ids::SessionId;
 use crate::names::PackName;
-use crate::show::plain;
+use crate::show::ascii;
 
 /// Largest file: two lines and their comments.
 pub const MAX_BINDING_BYTES: usize = 64 * 1024;
@@ -58,8 +58,8 @@ impl Binding {
     /// The address, or whose session it is, on one line.
     pub fn reach(&self) -> String {
         match (&self.brain, &self.session) {
-            (Some(brain), None) => plain(brain),
-            (Some(brain), Some(session)) => format!("{} (session {session})", plain(brain)),
+            (Some(brain), None) => ascii(brain),
+            (Some(brain), Some(session)) => format!("{} (session {session})", ascii(brain)),
             (None, Some(session)) => format!("your Brain (session {session})"),
             (None, None) => "nothing".to_owned(),
         }
@@ -76,11 +76,11 @@ impl Binding {
 
     /// The prompt, without a blank or a newline behind its last line.
     pub fn question(&self, project: &Project, book: &Book) -> String {
-        let mut text = format!("Project Brain from {}\n", plain(&self.file));
+        let mut text = format!("Project Brain from {}\n", ascii(&self.file));
         let mut line = |label: &str, value: &str| text.push_str(&format!("  {label:<13} {value}\n"));
         match &self.brain {
             Some(brain) => {
-                line("wants to reach:", &plain(brain));
+                line("wants to reach:", &ascii(brain));
                 line("may call:", "the tools of this machine, as far as your permissions let it");
                 line("gets:", "none of your tokens");
             }
@@ -90,9 +90,9 @@ impl Binding {
             line("in session:", session.as_str());
         }
         if let Some(before) = self.before(project, book) {
-            let on = before.since.as_deref().map(|since| format!(" on {}", plain(since))).unwrap_or_default();
+            let on = before.since.as_deref().map(|since| format!(" on {}", ascii(since))).unwrap_or_default();
             text.push_str(&format!("  changed since you allowed it{on}:\n"));
-            text.push_str(&format!("    - {}\n    + {}\n", plain(&before.reach), self.reach()));
+            text.push_str(&format!("    - {}\n    + {}\n", ascii(&before.reach), self.reach()));
         }
         text.push_str("Use it? [1] once  [2] always for this project  [3] no \u{203a}");
         text

@@ -273,8 +273,8 @@ impl Facts {
         lines.extend(env.iter().map(|(name, value)| format!("env {}", assignment(name, value))));
         lines.extend(headers.iter().map(|(name, value)| format!("header {}", assignment(name, value))));
         lines.extend(access.iter().map(|(name, value)| format!("access {}", assignment(name, value))));
-        lines.extend(sends.iter().map(|name| format!("sends ${}", crate::show::plain(name))));
-        lines.extend(files.iter().map(|(file, hash)| format!("file {} {}", quote(file), crate::show::plain(hash))));
+        lines.extend(sends.iter().map(|name| format!("sends ${}", crate::show::ascii(name))));
+        lines.extend(files.iter().map(|(file, hash)| format!("file {} {}", quote(file), crate::show::ascii(hash))));
         lines.extend(args.iter().map(|(key, value)| format!("argument {}", assignment(key, value))));
         lines.extend(replay.iter().map(|(tool, word)| format!("replay {}", assignment(tool, word))));
         lines.extend(labels.iter().map(|label| format!("label {}", quote(label))));

@@ -192,8 +192,8 @@ pub fn check_program(plan: &LaunchPlan, resolved: &Path, project: &Project) -> R
     match project.holds(resolved) {
         true => Err(format!(
             "'{}' would be {}, which came with the project; write it as a path to have it shown and hashed",
-            crate::show::plain(program),
-            crate::show::plain(&resolved.to_string_lossy())
+            crate::show::ascii(program),
+            crate::show::ascii(&resolved.to_string_lossy())
         )),
         false => Ok(()),
     }

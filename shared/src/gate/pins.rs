@@ -140,7 +140,7 @@ impl Drift {
     /// One line for the log: `new: a, b; changed: c`.
     pub fn summary(&self) -> String {
         let part = |what: &str, tools: &BTreeSet<String>| {
-            let shown: Vec<String> = tools.iter().map(|tool| crate::show::plain(tool)).collect();
+            let shown: Vec<String> = tools.iter().map(|tool| crate::show::ascii(tool)).collect();
             (!tools.is_empty()).then(|| format!("{what}: {}", shown.join(", ")))
         };
         let parts = [part("new", &self.added), part("changed", &self.changed)];

@@ -7,7 +7,7 @@ use super::reach::too_long;
 use super::unwatched::unwatched;
 use super::{Digest, Entry, MAX_SHOWN_BYTES, Project, TrustedLaunch, changes_what_runs, quote, reach};
 use crate::launch::{LaunchPlan, Transport};
-use crate::show::plain;
+use crate::show::ascii;
 
 /// The last line of the prompt, without its end.
 const CHOICES: &str = "Load it? [1] once  [2] always for this project  [3] no \u{203a}";
@@ -189,7 +189,7 @@ impl Question {
 
     /// The reason to show for a pack that was not allowed. `own`: the folder of the user's own packs.
     pub fn reason(&self, unasked: Unasked, own: &str) -> String {
-        let (pack, own) = (&self.plan().pack, plain(own));
+        let (pack, own) = (&self.plan().pack, ascii(own));
         match unasked {
             Unasked::Nobody(Nobody { why, way_out }) if self.is_about_document() => format!(
                 "its document leads to {}, which the pack does not name, and {why}; {way_out}, or name it in `allowedHosts` or `baseUrl`",
@@ -234,7 +234,7 @@ fn verb(plan: &LaunchPlan) -> (&'static str, &'static str) {
 
 fn head(plan: &LaunchPlan, project: &Project, facts: &Facts, replaces: Option<&LaunchPlan>) -> String {
     let Facts { env, headers, access, sends, cwd, files, args, replay, labels: _, leads } = facts;
-    let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, plain(&plan.source.file));
+    let mut text = format!("Project tool pack '{}' from {}\n", plan.pack, ascii(&plan.source.file));
     let mut line = |label: &str, value: &str| {
         let written = writeln!(text, "  {label:<13} {value}");
         debug_assert!(written.is_ok(), "writing to a String cannot fail");
@@ -264,7 +264,7 @@ fn head(plan: &LaunchPlan, project: &Project, facts: &Facts, replaces: Option<&L
         line("with replay:", &assignment(tool, word));
     }
     for name in sends {
-        line("sends:", &format!("${}", plain(name)));
+        line("sends:", &format!("${}", ascii(name)));
     }
     for file in files.keys() {
         let label = if std::path::Path::new(file).is_absolute() { "local file:" } else { "repo code:" };
@@ -281,10 +281,10 @@ fn head(plan: &LaunchPlan, project: &Project, facts: &Facts, replaces: Option<&L
 
 /// The lines that are gone and the ones that are new.
 fn changed(text: &mut String, before: &Entry, plan: &LaunchPlan, facts: &Facts) {
-    let on = before.since.as_deref().map(|since| format!(" on {}", plain(since))).unwrap_or_default();
+    let on = before.since.as_deref().map(|since| format!(" on {}", ascii(since))).unwrap_or_default();
     text.push_str(&format!("  changed since you allowed it{on}:\n"));
     let (mut old, mut new) = (before.facts().lines(), facts.lines());
-    old.insert(0, format!("{} {}", verb(plan).0, plain(&before.reach)));
+    old.insert(0, format!("{} {}", verb(plan).0, ascii(&before.reach)));
     new.insert(0, format!("{} {}", verb(plan).0, reach(&without_document(plan))));
     let mut same = true;
     let gone = old.iter().filter(|line| !new.contains(line)).map(|line| ('-', line));

@@ -82,7 +82,7 @@ fn quoted(word: &str) -> String {
 
 /// The normalised address: scheme and host in lower case, no default port, a path. What is no address stays, made safe to print.
 pub(super) fn address_of(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return crate::show::plain(url) };
+    let Some((scheme, rest)) = url.split_once("://") else { return crate::show::ascii(url) };
     let scheme = scheme.to_ascii_lowercase();
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let authority = authority.to_ascii_lowercase();
@@ -97,7 +97,7 @@ pub(super) fn address_of(url: &str) -> String {
         Some(_) | None => &authority,
     };
     let slash = if tail.starts_with('/') { "" } else { "/" };
-    crate::show::plain(&format!("{scheme}://{host}{slash}{tail}"))
+    crate::show::ascii(&format!("{scheme}://{host}{slash}{tail}"))
 }
 
 /// Why nobody could judge the command, if so.

@@ -602,7 +602,7 @@ proptest! {
         let lines = u32::try_from(text.lines().count()).unwrap();
         for problem in parsed.problems.iter().chain(&parsed.warnings) {
             prop_assert!(problem.line >= 1 && problem.line <= lines, "{problem}");
-            prop_assert!(problem.message.bytes().all(|b| (b' '..=b'~').contains(&b)), "{problem:?}");
+            prop_assert!(problem.message.chars().all(crate::show::is_visible), "{problem:?}");
         }
     }
 }

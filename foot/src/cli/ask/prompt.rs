@@ -1,6 +1,6 @@
 //! A question's words and what an answer means. Pure.
 
-use vance_shared::show::plain;
+use vance_shared::show::ascii;
 
 use crate::native::Question;
 
@@ -26,8 +26,8 @@ pub(super) fn text(question: &Question, file: &str) -> Result<(String, String), 
     }
     let choices = match &question.rule {
         Some(rule) => {
-            text.push_str(&format!("  {:<15} - {}{}\n", "always adds:", plain(rule), breadth(rule)));
-            format!("Allow it? [1] once  [2] always (writes a rule to {})  [3] no \u{203a} ", plain(file))
+            text.push_str(&format!("  {:<15} - {}{}\n", "always adds:", ascii(rule), breadth(rule)));
+            format!("Allow it? [1] once  [2] always (writes a rule to {})  [3] no \u{203a} ", ascii(file))
         }
         None => "Allow it? [1] once  [3] no \u{203a} ".to_owned(),
     };

@@ -5,7 +5,7 @@ use vance_shared::gate::pins::Drift;
 use vance_shared::gate::{Answer, Verdict};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
-use vance_shared::show::plain;
+use vance_shared::show::ascii;
 
 use super::desk::{Desk, unchanged};
 use crate::cli::binding;
@@ -107,7 +107,7 @@ fn changed_tools(origin: Origin, pack: &PackName, drift: &Drift) -> String {
     let mut text = format!("Tools of {whose} '{pack}' are not what they were when it first started\n");
     for (what, tools) in [("new:", &drift.added), ("changed:", &drift.changed)] {
         for tool in tools {
-            text.push_str(&format!("  {what:<13} {}\n", plain(tool)));
+            text.push_str(&format!("  {what:<13} {}\n", ascii(tool)));
         }
     }
     text.push_str(ask);

@@ -4,7 +4,7 @@ use serde_json::json;
 use vance_shared::gate::{Book, Verdict, quote, reach};
 use vance_shared::launch::Origin;
 use vance_shared::names::PackName;
-use vance_shared::show::plain;
+use vance_shared::show::ascii;
 
 use super::desk::{Desk, tell};
 use super::list;
@@ -51,7 +51,7 @@ pub(super) async fn show(context: &mut Context, name: &PackName) -> Result<u8, F
         return Ok(EXIT_OK);
     }
     let text =
-        text.unwrap_or_else(|| format!("Project tool pack '{name}' from {}", plain(&candidate.plan.source.file)));
+        text.unwrap_or_else(|| format!("Project tool pack '{name}' from {}", ascii(&candidate.plan.source.file)));
     screen.line(&text)?;
     if !candidate.plan.labels.is_empty() {
         let labels: Vec<String> = candidate.plan.labels.iter().map(|label| quote(label)).collect();
