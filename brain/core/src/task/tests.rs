@@ -71,7 +71,7 @@ fn open_call(task: &Task, n: u32, place: Place, replay: Replay) -> OpenCall {
 }
 
 fn on_foot(name: &str) -> Place {
-    Place::Client { client_id: foot(name), machine: format!("{name}.local") }
+    Place::Client { client_id: foot(name), machine: format!("{name}.local"), folder: None }
 }
 
 fn done(text: &str) -> Outcome {
@@ -346,7 +346,7 @@ fn a_retry_is_no_word_on_a_call_that_may_have_run() {
         story.ended(1, "a", unknown());
         end(&mut story);
         assert!(story.task.state.is_terminal());
-        assert_eq!(story.say(Input::Retry).events, [Event::Retried {}]);
+        assert_eq!(story.say(Input::Retry { any_client: false }).events, [Event::Retried { any_client: false }]);
         story.restart();
         assert_eq!(story.say(Input::Start).effects, [Effect::Park]);
         assert_eq!(story.reason(), "Outcome unknown for Tool: read_local_file (call call_1)");
@@ -370,7 +370,7 @@ fn a_failed_step_is_tried_again_with_a_new_id_and_growing_pauses() {
     assert_eq!(story.ended(3, "a", Outcome::failed("tool_failed", "no")).effects[1], Effect::Ended);
     assert_eq!((story.task.state, story.task.error.clone().unwrap().message.as_str()), (State::Failed, "no"));
     // A person's retry begins its attempts anew, at the same step.
-    story.say(Input::Retry);
+    story.say(Input::Retry { any_client: false });
     assert_eq!((story.task.state, story.task.failed_attempts, story.task.error.clone()), (State::Pending, 0, None));
     assert_eq!(story.say(Input::Start).effects, [Effect::Route]);
 }
@@ -498,6 +498,37 @@ fn a_timeout_of_the_task_counts_only_running_time() {
     assert_eq!(story.say(Input::TimedOut).effects, [told.clone(), Effect::Ended]);
     assert_eq!(story.say(Input::Start).effects, [told, Effect::Ended], "also when its actor fell on the way");
     assert_eq!(story.task.error.unwrap().code, "timeout");
+}
+
+#[test]
+fn what_waits_has_time_however_long_it_waits() {
+    let limited = || TaskSpec { timeout: Some(Duration::from_secs(1)), ..spec(1) };
+    let waits = |queued| {
+        let mut story = Story::of(limited());
+        story.say(Input::Start);
+        story.say(Input::Routed(Routed::Wait { queued }));
+        story
+    };
+    let mut suspended = Story::running(limited(), Replay::Unsafe);
+    suspended.say(Input::CallSuspended(call_id(1)));
+    let mut unknown = Story::running(limited(), Replay::Unsafe);
+    unknown.ended(1, "a", self::unknown());
+    for (what, mut story, state, reason) in [
+        ("pending", Story::of(limited()), State::Pending, ""),
+        ("blocked", waits(false), State::Blocked, WAITING),
+        ("queued", waits(true), State::Queued, WAITING),
+        ("suspended", suspended, State::Blocked, WAITING),
+        ("unknown", unknown, State::Blocked, "Outcome unknown for Tool: read_local_file"),
+    ] {
+        let why = story.task.wait.as_ref().map(Wait::reason).unwrap_or_default();
+        assert!(story.task.state == state && why.starts_with(reason), "{what}: {:?} {why}", story.task.state);
+        let (before, left) = (story.task.clone(), story.task.time_left_ms(story.now));
+        story.now += 100_000_000;
+        assert_eq!(story.say(Input::TimedOut), Step::default(), "{what}");
+        assert_eq!(story.task, before, "{what}");
+        assert!(left > Some(900), "{what}: {left:?}");
+        assert_eq!(story.task.time_left_ms(story.now), left, "{what}");
+    }
 }
 
 #[test]
