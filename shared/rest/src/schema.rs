@@ -54,10 +54,10 @@ pub(crate) fn input_schema(doc: &Document, raw: &RawOperation<'_>, operation: &O
     schema.insert("additionalProperties".to_owned(), false.into());
     let mut definitions = converter.definitions();
     cycles::open(&mut definitions);
-    match rules.refs {
+    fit::not_too_deep(match rules.refs {
         Refs::Defs => fit::fit(schema, definitions, rules.most_bytes),
         Refs::Inline => fit::fit(inline::inline(schema, definitions, rules.most_bytes), Map::new(), rules.most_bytes),
-    }
+    })
 }
 
 fn argument(converter: &mut Converter<'_>, parameter: &Parameter, source: Option<&Map<String, Value>>) -> Value {

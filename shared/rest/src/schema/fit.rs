@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::walk::{all, size, within};
+use super::walk::{all, depth, size, within};
 
 /// Texts of arguments and of what lies directly in them stay the longest.
 const NEAR: usize = 2;
 /// Nesting that is kept when even the arguments themselves are too large, step by step.
 const DEPTHS: [usize; 7] = [12, 8, 6, 4, 3, 2, 1];
+/// Schemas within schemas: most of them are two levels of JSON deep.
+const MAX_DEPTH: usize = 36;
+/// Readers of JSON go 128 levels down, and what a schema lies in has some, too.
+const MAX_JSON_DEPTH: usize = 100;
 /// A schema of fewer bytes is not worth opening, unless nothing else is left.
 const SMALL: usize = 40;
 
@@ -45,19 +49,57 @@ fn shrink(root: &mut Value, definitions: &mut Map<String, Value>, most: usize) {
     }
     drop_keyword(root, definitions, "title", 0);
     let room = most.saturating_sub(size(root) + 10);
-    drop_definitions(definitions, room);
+    let mut near = Vec::new();
+    references(root, &mut near);
+    drop_definitions(definitions, room, |name| !near.iter().any(|near| near == name));
+    drop_unreachable(root, definitions);
+    // What the arguments themselves are made of loses its depths before it is lost as a whole.
+    for depth in DEPTHS {
+        if total(root, definitions) <= most {
+            return;
+        }
+        for (_, definition) in definitions.iter_mut().filter(|(name, _)| near.iter().any(|near| near == *name)) {
+            open_at(definition, depth);
+        }
+        drop_unreachable(root, definitions);
+    }
+    drop_definitions(definitions, room, |_| true);
     drop_unreachable(root, definitions);
     for depth in DEPTHS {
         if total(root, definitions) <= most {
             return;
         }
-        all(root, 0, &mut |schema, at| {
-            if at == depth && (size(schema) > SMALL || depth == 1) {
-                *schema = json!({});
-            }
-        });
+        open_at(root, depth);
         drop_unreachable(root, definitions);
     }
+}
+
+/// Opens what lies so deep.
+fn open_at(schema: &mut Value, depth: usize) {
+    all(schema, 0, &mut |schema, at| {
+        if at == depth && schema.is_object() && (size(schema) > SMALL || depth == 1) {
+            *schema = json!({});
+        }
+    });
+}
+
+/// A schema without its depths, so that it has room; none if it has not even then.
+pub(super) fn opened(schema: &Value, room: usize) -> Option<Value> {
+    DEPTHS.into_iter().find_map(|depth| {
+        let mut schema = schema.clone();
+        open_at(&mut schema, depth);
+        (size(&schema) <= room).then_some(schema)
+    })
+}
+
+/// Opens what lies so deep that readers of JSON give up on it.
+pub(super) fn not_too_deep(mut schema: Value) -> Value {
+    open_at(&mut schema, MAX_DEPTH);
+    if depth(&schema) > MAX_JSON_DEPTH {
+        // Values within schemas, as of `enum`, can be deep, too.
+        open_at(&mut schema, 1);
+    }
+    schema
 }
 
 /// Removes a keyword in all definitions, and in the arguments from a depth on.
@@ -76,9 +118,9 @@ fn drop_keyword(root: &mut Value, definitions: &mut Map<String, Value>, keyword:
 }
 
 /// Opens definitions from the farthest on until the rest has room.
-fn drop_definitions(definitions: &mut Map<String, Value>, room: usize) {
+fn drop_definitions(definitions: &mut Map<String, Value>, room: usize, may_go: impl Fn(&str) -> bool) {
     let mut bytes = entries(definitions);
-    let names: Vec<String> = definitions.keys().rev().cloned().collect();
+    let names: Vec<String> = definitions.keys().rev().filter(|name| may_go(name)).cloned().collect();
     for name in names {
         if bytes <= room {
             break;

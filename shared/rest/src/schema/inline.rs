@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fit::referred;
+use super::fit::{opened, referred};
 use super::walk::{size, within};
+
+/// References within references that are worth a part of what they point at.
+const NEAR: usize = 2;
 
 /// Replaces references by what they point at. A schema within itself ends open, and so does what has no room.
 pub(super) fn inline(schema: Map<String, Value>, definitions: Map<String, Value>, most: usize) -> Map<String, Value> {
@@ -21,10 +24,18 @@ fn replace(schema: &mut Value, definitions: &Map<String, Value>, above: &mut Vec
     // What is put in may be a reference again.
     while let Some(name) = referred(schema).map(str::to_owned) {
         let target = definitions.get(&name).filter(|_| !above.contains(&name));
-        let bytes = target.map_or(0, size);
+        let mut bytes = target.map_or(0, size);
         let target = match target {
             Some(target) if bytes <= *room => target.clone(),
-            Some(_) | None => json!({"description": format!("{name}, not shown again")}),
+            // What the arguments themselves are made of loses its depths before it is lost as a whole.
+            Some(target) if above.len() < NEAR => {
+                let target = opened(target, *room)
+                    .unwrap_or_else(|| json!({"description": format!("{name}, too large to be shown here")}));
+                bytes = size(&target);
+                target
+            }
+            Some(_) => json!({"description": format!("{name}, too large to be shown here")}),
+            None => json!({"description": format!("{name}, not shown again")}),
         };
         *room = room.saturating_sub(bytes);
         put(schema, target);

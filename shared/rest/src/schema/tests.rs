@@ -158,3 +158,47 @@ fn a_document_cannot_make_work_without_end() {
     let schema = schema_of("3.0.0", schemas.into(), body, |_| {});
     assert!(schema.to_string().len() <= 32 * 1024);
 }
+
+#[test]
+fn a_chain_of_references_ends_open_and_the_arguments_stay_an_object() {
+    let chain: Value = (0..150)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/components/schemas/S{}", n + 1)});
+            (format!("S{n}"), json!({"type": "object", "properties": {"next": next}}))
+        })
+        .chain([("S150".to_owned(), json!({"type": "string"}))])
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    for refs in [Refs::Inline, Refs::Defs] {
+        let schema =
+            schema_of("3.0.0", chain.clone(), json!({"$ref": "#/components/schemas/S0"}), |plan| plan.refs = refs);
+        assert_eq!(schema["type"], "object", "{refs:?} {schema}");
+        let body = &schema["properties"]["body"];
+        match refs {
+            Refs::Inline => assert_eq!(body["properties"]["next"]["properties"]["next"]["type"], "object"),
+            Refs::Defs => assert_eq!(body["$ref"], "#/$defs/S0"),
+        }
+    }
+}
+
+#[test]
+fn a_large_definition_keeps_its_first_fields_when_its_depths_go() {
+    let inner: Value = (0..20)
+        .map(|n| (format!("q{n}"), json!({"type": "string", "enum": ["aaaaaaaaaaaaa", "bbbbbbbbbbbbb"]})))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let outer: Value = (0..60)
+        .map(|n| (format!("field{n}"), json!({"type": "object", "properties": inner})))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let schemas =
+        json!({"A": {"type": "object", "properties": outer, "required": ["field1"], "additionalProperties": false}});
+    for refs in [Refs::Defs, Refs::Inline] {
+        let schema =
+            schema_of("3.0.0", schemas.clone(), json!({"$ref": "#/components/schemas/A"}), |plan| plan.refs = refs);
+        assert!(schema.to_string().len() <= 32 * 1024, "{}", schema.to_string().len());
+        let a = if refs == Refs::Defs { &schema["$defs"]["A"] } else { &schema["properties"]["body"] };
+        assert_eq!(a["properties"].as_object().map(serde_json::Map::len), Some(60), "{refs:?} {schema}");
+        assert_eq!((&a["required"], &a["additionalProperties"]), (&json!(["field1"]), &json!(false)));
+    }
+}

@@ -46,6 +46,15 @@ pub(super) fn all(schema: &mut Value, depth: usize, visit: &mut dyn FnMut(&mut V
     within(schema, &mut |inner| all(inner, depth + 1, &mut *visit));
 }
 
+/// How deep a value is as JSON.
+pub(super) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
 /// Bytes of a value as JSON text, nearly: escapes count once.
 pub(super) fn size(value: &Value) -> usize {
     match value {
