@@ -11,6 +11,9 @@ pub const FILTER_VARIABLE: &str = "VANCE_LOG";
 /// `json` gives one JSON object a line, `text` (or nothing) lines for people.
 pub const FORMAT_VARIABLE: &str = "VANCE_LOG_FORMAT";
 
+/// The library whose lines are in no log unless they are asked for by this name.
+const QUIET: &str = "rmcp";
+
 /// How much is logged without `-v` and without a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -38,13 +41,12 @@ impl Level {
         })
     }
 
-    /// Our own crates at this level; libraries stay at warnings until more is asked for. rmcp stays silent: what goes
-    /// wrong there reaches our own code, which says it once and with the pack, and its lines show payloads.
+    /// Our own crates at this level; libraries stay at warnings until more is asked for.
     fn directives(self) -> &'static str {
         match self {
-            Self::Error => "error,rmcp=off",
-            Self::Warn => "warn,rmcp=off",
-            Self::Info => "warn,rmcp=off,vance=info",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "warn,vance=info",
             Self::Debug => "warn,vance=debug",
             Self::Trace => "info,vance=trace",
         }
@@ -77,6 +79,16 @@ impl Options {
         Self::of(level, std::env::var(FILTER_VARIABLE).ok(), std::env::var(FORMAT_VARIABLE).ok().as_deref())
     }
 
+    /// The filter in effect. rmcp stays silent unless a filter names it: what goes wrong there reaches our own code, which says it once and
+    /// with the pack, and its lines show payloads and addresses with the keys in them.
+    fn directives(&self) -> String {
+        let wanted = self.filter.as_deref().unwrap_or(self.level.directives());
+        match wanted.contains(QUIET) {
+            true => wanted.to_owned(),
+            false => format!("{wanted},{QUIET}=off"),
+        }
+    }
+
     fn of(level: Level, filter: Option<String>, format: Option<&str>) -> Self {
         let filter = filter.filter(|text| !text.trim().is_empty());
         let format = if format == Some("json") { Format::Json } else { Format::Text };
@@ -105,10 +117,7 @@ pub fn init_with<W>(options: &Options, writer: W) -> Result<(), InitError>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let filter = match &options.filter {
-        Some(text) => EnvFilter::try_new(text).map_err(|e| InitError::Filter(e.to_string()))?,
-        None => EnvFilter::new(options.level.directives()),
-    };
+    let filter = EnvFilter::try_new(options.directives()).map_err(|e| InitError::Filter(e.to_string()))?;
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colour);
     let started = match options.format {
@@ -177,6 +186,31 @@ mod tests {
         let options = Options { level: Level::Warn, filter: Some("vance=loud".into()), format: Format::Text };
         let said = init(&options).unwrap_err().to_string();
         assert!(said.starts_with("VANCE_LOG: ") && said.contains("expected"), "{said}");
+    }
+
+    #[test]
+    fn rmcp_is_silent_at_every_level_and_with_every_filter_that_does_not_name_it() {
+        let said = |level: Level, filter: Option<&str>| {
+            let options = Options { level, filter: filter.map(str::to_owned), format: Format::Text };
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let lines = tracing_subscriber::fmt()
+                .with_env_filter(EnvFilter::try_new(options.directives()).unwrap())
+                .with_writer(move || writer.clone());
+            tracing::subscriber::with_default(lines.finish(), || {
+                tracing::error!(target: "rmcp::transport::worker", "https://h/mcp?key=SEKRET");
+                tracing::error!(target: "vance_foot", "ours");
+            });
+            let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            (text.contains("SEKRET"), text.contains("ours"))
+        };
+        for level in [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace] {
+            assert_eq!(said(level, None), (false, true), "{level}");
+        }
+        for filter in ["info", "trace", "warn,vance_foot=debug", "info,"] {
+            assert_eq!(said(Level::Info, Some(filter)), (false, true), "{filter}");
+        }
+        assert_eq!(said(Level::Info, Some("info,rmcp=warn")), (true, true));
     }
 
     #[test]
