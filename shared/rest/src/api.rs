@@ -92,6 +92,7 @@ impl Api {
         let by_name = operations.iter().enumerate().map(|(at, op)| (op.name.to_string(), at)).collect();
         let mut pack_labels = plan.labels.clone();
         pack_labels.extend(["rest".to_owned(), format!("rest:{}", plan.pack)]);
+        warnings.extend(strange(plan, &schemes, &document));
         let leads = Leads::of(&operations, &base, &hosts, plan);
         warnings.extend(leads.warning(plan));
         Self {
@@ -214,6 +215,27 @@ fn own_keys(plan: &RestPlan) -> Vec<(Place, String)> {
 /// The base that a document gives, if it gives one that can be used.
 pub fn base_of(document: &Document, plan: &RestPlan) -> Option<Url> {
     server::of_document(document, &plan.server_variables).ok()
+}
+
+/// Names of the pack that its document does not have.
+fn strange(plan: &RestPlan, schemes: &BTreeMap<String, Scheme>, document: &Document) -> Vec<String> {
+    let quoted = |name: &str| vance_shared::show::quoted(name, 80);
+    let given = match &plan.auth {
+        RestAuth::Schemes(given) => given.keys().filter(|name| !schemes.contains_key(*name)).collect(),
+        RestAuth::None
+        | RestAuth::Header { .. }
+        | RestAuth::Query { .. }
+        | RestAuth::Basic { .. }
+        | RestAuth::OAuth(_) => Vec::new(),
+    };
+    let known = schemes.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {known}") };
+    let unknown =
+        given.into_iter().map(|name| format!("the document has no security scheme {}: {known}", quoted(name)));
+    let variables = plan.server_variables.keys().filter(|name| !server::names(document, name));
+    unknown
+        .chain(variables.map(|name| format!("no server of the document has the variable {}", quoted(name))))
+        .collect()
 }
 
 struct Loader<'a> {

@@ -40,6 +40,18 @@ pub(crate) fn of_operation(
     Some(read(doc, server, variables))
 }
 
+/// Whether a server of the document, wherever it stands, has a variable of this name.
+pub(crate) fn names(doc: &Document, variable: &str) -> bool {
+    let placeholder = format!("{{{variable}}}");
+    let has = |holder: &Value| {
+        let servers = holder.get("servers").and_then(Value::as_array).into_iter().flatten();
+        servers.filter_map(|server| server.get("url")?.as_str()).any(|url| url.contains(&placeholder))
+    };
+    let items = doc.root().get("paths").and_then(Value::as_object).into_iter().flat_map(|paths| paths.values());
+    let mut items = items.filter_map(|item| doc.follow(item).ok());
+    has(doc.root()) || items.any(|item| has(item) || item.as_object().is_some_and(|item| item.values().any(has)))
+}
+
 fn first(servers: Option<&Value>) -> Option<&Map<String, Value>> {
     servers?.as_array()?.first()?.as_object()
 }

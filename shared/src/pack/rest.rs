@@ -32,6 +32,11 @@ pub(super) fn plan(node: &Node, envelope: Envelope, report: &Report<'_>) -> Opti
     let mut fields = Fields::of(node, "`parameters`", report.problems)?;
     let spec = spec(&mut fields, report);
     let sha256 = sha256(&mut fields);
+    if sha256.is_some() && matches!(spec, Some(Spec::Inline(_))) {
+        let message = "`specSha256` has no meaning for `specInline`, remove it";
+        let list = if report.origin == Origin::Project { report.problems } else { report.warnings };
+        list.add(fields.line_of("specSha256"), message);
+    }
     let insecure_http = fields.take_bool("allowInsecureHttp").unwrap_or(false);
     let base_url = base_url(&mut fields, insecure_http, report);
     let server_variables = texts(&mut fields, "serverVariables", report);

@@ -72,6 +72,26 @@ fn a_pack_says_which_operations_take_a_key_and_no_other_does() {
 }
 
 #[test]
+fn names_that_the_document_does_not_have_are_said() {
+    use vance_shared::launch::rest::Credential;
+    let mut plan = plan();
+    plan.auth = RestAuth::Schemes([("Kye".to_owned(), Credential::Value("v".to_owned()))].into());
+    plan.server_variables = [("region", "eu"), ("regoin", "eu")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}],
+        "components": {"securitySchemes": {"Key": {"type": "apiKey", "in": "header", "name": "X-Key"}}},
+        "paths": {"/a": {"get": {"servers": [{"url": "https://{region}.a.example", "variables": {"region": {"default": "us"}}}]}}}});
+    plan.allowed_hosts = Some(vec!["eu.a.example".to_owned()]);
+    let api = Api::load(Document::from_value(document, None).unwrap(), &plan);
+    assert_eq!(
+        api.warnings(),
+        [
+            "the document has no security scheme 'Kye': it has 'Key'",
+            "no server of the document has the variable 'regoin'"
+        ]
+    );
+}
+
+#[test]
 fn a_header_that_cannot_be_sent_costs_what_needs_it() {
     let header = |required: bool| json!({"parameters": [{"name": "a b", "in": "header", "required": required}]});
     let api = load(json!({"/a": {"get": header(false), "put": header(true)}}), &plan());

@@ -139,6 +139,11 @@ fn everything_that_is_wrong_is_said_at_once() {
             ],
         ),
         (
+            "\"specInline\": {}, \"specSha256\": \"0000000000000000000000000000000000000000000000000000000000000000\"",
+            Origin::Project,
+            &["2: `specSha256` has no meaning for `specInline`, remove it"],
+        ),
+        (
             "\"specInline\": [], \"specSha256\": \"x\", \"allowedHosts\": [\"a/b\"], \"include\": [\"\"],\n\"auth\": {\"schemes\": {\"K\": {\"value\": \"x\", \"token\": \"y\"}}}",
             Origin::Global,
             &[
