@@ -8,6 +8,7 @@ use crate::store::StoreError;
 pub mod commands;
 pub mod direct;
 pub mod queries;
+pub mod questions;
 pub mod submit;
 
 /// An answer that is an error: `{"error": {"code", "message", …}}`.
@@ -49,6 +50,7 @@ impl From<Fault> for ApiError {
             "forbidden" => 403,
             "session_not_found" | "task_not_found" | "unknown_tool" => 404,
             "not_live" | "not_retryable" | "not_unknown" | "client_absent" | "answered" | "no_question" => 409,
+            "arguments_too_large" => 413,
             "busy" => 429,
             "restarting" | "unavailable" | "store_unavailable" | "server_unavailable" => 503,
             "internal" | "store_corrupt" => 500,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -26,6 +26,7 @@ use crate::news::Desk;
 use crate::rows::{KNOWN_TOOLS, SESSION};
 use crate::store::{Batch, Row, StoreError};
 
+mod asking;
 mod lending;
 
 /// Definitions that are kept of one owner's clients.
@@ -55,6 +56,8 @@ pub struct SessionHandle {
     news: Desk,
     revision: AtomicU64,
     starts: AtomicU32,
+    /// Its actor is told to look at the open questions, and has not yet.
+    looks: AtomicBool,
 }
 
 /// A session's clients at one moment.
@@ -366,6 +369,7 @@ impl Directory {
             news: self.news.clone(),
             revision: AtomicU64::new(0),
             starts: AtomicU32::new(0),
+            looks: AtomicBool::new(false),
         });
         let (hub, own) = (brain.clone(), handle.clone());
         let child = ChildSpec::actor(handle.actor.clone(), move |_| SessionActor::new(hub.clone(), own.clone()));

@@ -17,6 +17,7 @@ use crate::actors::scheduler::Scheduler;
 use crate::directory::Directory;
 use crate::executor::Executor;
 use crate::progress::Progresses;
+use crate::questions::open::OpenQuestions;
 use crate::store::Store;
 
 /// A running Brain's handles.
@@ -37,6 +38,8 @@ pub struct Hub {
     pub tasks: SupervisorRef,
     /// Sessions by id.
     pub directory: Directory,
+    /// Questions that wait for a person.
+    pub questions: OpenQuestions,
     /// How far calls are, for whoever follows.
     pub progress: Progresses,
     /// Runs server tools.

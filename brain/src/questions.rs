@@ -14,8 +14,10 @@ use vance_shared::question::{Action, Answer, Question, QuestionEnd};
 use crate::actors::scheduler::OfQuestion;
 use crate::hub::Brain;
 
+pub mod open;
+
 /// Why a call over the API gets no answer to a question.
-pub const NO_TASK: &str = "a call without a task has nobody to ask; submit it as a task, which waits for an answer";
+pub const NO_TASK: &str = "nobody waits for what a call without a task asks; say \"ask\": true with it, or submit it as a task: then it waits for an answer";
 
 /// Open questions. The map is shared because packs ask on the tasks of their calls and answers come from actors; it is held for a map access.
 #[derive(Clone, Default)]
@@ -35,11 +37,6 @@ impl Questions {
 /// For server packs, which hear beforehand that people can be asked, and for what they ask outside of any call.
 pub fn people() -> People {
     People { elicit: Some(nobody("a server pack asks outside of any call, so nobody was asked")), ..People::default() }
-}
-
-/// Nobody, as for a call without a task.
-pub fn no_person() -> Person {
-    Person { elicit: Some(nobody(NO_TASK)), ..Person::default() }
 }
 
 fn nobody(why: &'static str) -> Elicit {
@@ -75,17 +72,24 @@ async fn ask(brain: Brain, task_id: TaskId, call_id: CallId, asked: vance_mcp_ho
         return Elicited::Unanswered;
     }
     let (how, said) = match tokio::time::timeout(open.brain.config.defaults.answer_within, answer).await {
-        Ok(Ok(Answer { action: Action::Accept, content })) => {
-            let content = content.and_then(|content| content.value().as_object().cloned());
-            (QuestionEnd::Answered, Elicited::Accepted(content.unwrap_or_default()))
-        }
-        Ok(Ok(Answer { action: Action::Decline, .. })) => (QuestionEnd::Answered, Elicited::Declined),
-        Ok(Ok(Answer { action: Action::Cancel, .. })) => (QuestionEnd::Answered, Elicited::Cancelled),
+        Ok(Ok(answer)) => (QuestionEnd::Answered, elicited(answer)),
         Ok(Err(_)) => (QuestionEnd::Withdrawn, Elicited::Cancelled),
         Err(_) => (QuestionEnd::Expired, Elicited::Unanswered),
     };
     open.how = how;
     said
+}
+
+/// An answer as the server's host takes it.
+pub fn elicited(Answer { action, content }: Answer) -> Elicited {
+    match action {
+        Action::Accept => {
+            let content = content.and_then(|content| content.value().as_object().cloned());
+            Elicited::Accepted(content.unwrap_or_default())
+        }
+        Action::Decline => Elicited::Declined,
+        Action::Cancel => Elicited::Cancelled,
+    }
 }
 
 /// A question, until its server has the answer or does not wait any more.

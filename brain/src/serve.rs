@@ -46,6 +46,7 @@ use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Files, Hub, now_ms};
 use crate::metrics::Metrics;
 use crate::progress::Progresses;
+use crate::questions::open::OpenQuestions;
 use crate::secrets::Vault;
 use crate::store::{OpenError, Store, WriterSeat};
 use crate::tls::{Tls, TlsError};
@@ -333,6 +334,7 @@ pub fn hub(store: Store, config: BrainConfig, builtins: Builtins, loaded: &Loade
         scheduler: ActorRef::new("scheduler"),
         tasks: supervisors.tasks.clone(),
         directory: Directory::new(supervisors.sessions.clone()),
+        questions: OpenQuestions::default(),
         progress: Progresses::default(),
         executor,
         blobs: OnceLock::new(),

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE};
 use reqwest::{Client as Http, Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vance_shared::ids::{ClientId, SessionId, TaskId, TreeId};
+use vance_shared::ids::{ClientId, QuestionId, SessionId, TaskId, TreeId};
 use vance_shared::json::Raw;
 use vance_shared::limits::PROGRESS_CAP;
 
@@ -21,7 +21,7 @@ mod types;
 pub use error::{ApiError, Problem};
 pub use follow::{Follow, Notice};
 pub use types::{
-    Call, CallOutput, CallRequest, Called, Client, Event, Resolve, Session, SessionTool, SessionTools, Sessions,
+    Call, CallOutput, CallRequest, Called, Client, Event, OpenQuestion, Questions, Resolve, Session, SessionTool, SessionTools, Sessions,
     Submitted, SubmittedTask, Task, TaskAnswer, TaskQuestion, TaskState, Tasks, Verdict,
 };
 
@@ -225,6 +225,16 @@ impl Brain {
     /// Answers the question that a task waits with.
     pub async fn answer_question(&self, id: &TaskId, answer: &TaskAnswer) -> Result<Raw, ApiError> {
         self.post(&["tasks", id.as_str(), "answer"], answer).await
+    }
+
+    /// The caller's open questions.
+    pub async fn questions(&self) -> Result<Answer<Questions>, ApiError> {
+        self.answer(self.api(Method::GET, &["questions"], &[])).await
+    }
+
+    /// Answers one of them, whether a task or a call waits with it.
+    pub async fn answer_one(&self, id: &QuestionId, answer: &TaskAnswer) -> Result<Raw, ApiError> {
+        self.post(&["questions", id.as_str(), "answer"], answer).await
     }
 
     /// The caller's sessions.

@@ -265,7 +265,8 @@ fn build(
     let (dispatcher, link) = (ActorRef::new("dispatcher"), ActorRef::new("link"));
     let terminal = config.asker.as_ref().and_then(|asker| asker.elicit());
     let brain = (config.brain_url.is_some() && journal.is_some()).then(|| dispatcher.clone());
-    let questions = Arc::new(Questions::new(terminal, brain));
+    let elsewhere = config.asker.as_ref().and_then(|asker| asker.elsewhere());
+    let questions = Arc::new(Questions::new(terminal, elsewhere, brain));
 
     let mut root = SupervisorSpec::new("foot");
     let line_ref = SupervisorRef::new();

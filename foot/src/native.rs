@@ -7,14 +7,14 @@
 //! Nothing that a tool starts outlives the Foot; nothing that it opens lies outside the roots; no result is larger than what travels.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::permissions::{Line, Rules};
-use vance_mcp_host::Elicit;
 use vance_mcp_host::sandbox::Sandbox;
+use vance_mcp_host::{Elicit, Elicited};
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -81,7 +81,24 @@ pub trait Asker: Send + Sync {
     fn elicit(&self) -> Option<Elicit> {
         None
     }
+
+    /// The same person, for what is asked in a call that another client runs; none if they are not asked that.
+    fn elsewhere(&self) -> Option<AskElsewhere> {
+        None
+    }
 }
+
+/// A question of a call that another client (or the Brain) runs.
+#[derive(Debug, Clone)]
+pub struct Elsewhere {
+    /// What is asked: foreign text.
+    pub elicit: vance_shared::wire::Elicit,
+    /// Why it is taken back, once it is. Safe to print.
+    pub over: Arc<OnceLock<String>>,
+}
+
+/// Asks the person. Dropping the future takes the question back; whoever does not answer leaves it open.
+pub type AskElsewhere = Arc<dyn Fn(Elsewhere) -> BoxFuture<'static, Elicited> + Send + Sync>;
 
 /// A question to the person. Its texts are safe to print.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,17 +4,19 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Fault, Outcome};
-use crate::ids::{CallId, ClientId, QuestionId, SessionId};
+use crate::ids::{CallId, ClientId, SessionId};
 use crate::json::Raw;
-use crate::question::{Action, Answer, Question, QuestionEnd};
+use crate::question::Question;
 use crate::tool::{Annotations, Replay, ToolSpec};
 use crate::trace::TraceContext;
 
 mod blob;
 mod codec;
+mod elicit;
 mod parts;
 pub use blob::{BlobGet, BlobPart};
 pub use codec::{Decoded, decode_to_brain, decode_to_foot, encode};
+pub use elicit::{Elicit, ElicitEnd, ElicitReply};
 pub use parts::{Assembly, PartError, split};
 
 /// The version that both ends of this release speak.
@@ -48,6 +50,7 @@ pub enum ToBrain {
     ResultPart(ResultPart),
     Elicit(Question),
     ElicitEnd(ElicitEnd),
+    ElicitReply(ElicitReply),
     BlobPart(BlobPart),
     Ping(Ping),
     Pong(Ping),
@@ -65,6 +68,8 @@ pub enum ToFoot {
     ResultAck(ResultAck),
     Cancel(Cancel),
     ElicitReply(ElicitReply),
+    Elicit(Box<Elicit>),
+    ElicitEnd(ElicitEnd),
     BlobGet(BlobGet),
     Ping(Ping),
     Pong(Ping),
@@ -352,48 +357,6 @@ pub struct Cancel {
     /// The call's trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
-}
-
-/// A person's answer to a question of a call's server. Comes again until `elicit_end`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ElicitReply {
-    /// The call.
-    pub call_id: CallId,
-    /// The question.
-    pub question_id: QuestionId,
-    /// What the person does.
-    pub action: Action,
-    /// With `accept`: an object that fits the question's schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Raw>,
-    /// For people, where nobody was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-impl ElicitReply {
-    /// The answer to a question.
-    pub fn of(call_id: CallId, question_id: QuestionId, answer: Answer) -> Self {
-        Self { call_id, question_id, action: answer.action, content: answer.content, reason: None }
-    }
-
-    /// No, because nobody can be asked.
-    pub fn decline(question: &Question, reason: &str) -> Self {
-        let answer = Answer::bare(Action::Decline);
-        let reply = Self::of(question.call_id.clone(), question.question_id.clone(), answer);
-        Self { reason: Some(reason.to_owned()), ..reply }
-    }
-}
-
-/// A question is over for the call's server: it has the answer, or does not wait any more.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ElicitEnd {
-    /// The call.
-    pub call_id: CallId,
-    /// The question.
-    pub question_id: QuestionId,
-    /// How it ended.
-    pub how: QuestionEnd,
 }
 
 /// Heartbeat; the answer carries the same number.

@@ -292,7 +292,7 @@ async fn a_call_without_a_task_is_declined_and_nobody_in_time_is_no_answer() -> 
     let (status, body) = place.api.call("toy__ask", &json!({"arguments": {"name": "direct"}})).await?;
     assert_eq!((status, body["call"]["outcome"].as_str()), (200, Some("done")), "{body}");
     assert_eq!(place.answers("direct")?, [json!({"action": "decline"})]);
-    assert!(place.foot.log().contains("a call without a task has nobody to ask"), "{}", place.foot.log());
+    assert!(place.foot.log().contains("nobody waits for what a call without a task asks"), "{}", place.foot.log());
     let tree = place.asking("toy__ask", "late").await?;
     tree.until("a", "completed").await?;
     assert_eq!(place.answers("late")?, [json!({"action": "cancel"})]);

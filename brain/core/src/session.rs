@@ -20,10 +20,12 @@ use crate::task;
 
 mod hello;
 mod machine;
+mod showing;
 #[cfg(test)]
 mod tests;
 
 pub use hello::{take_tool, take_tools};
+pub use showing::{Due, MAX_SHOWN, OpenQuestion, Showing};
 
 /// After a call's deadline, until the Brain itself sends the cancel: the client's own deadline comes first.
 pub const DEADLINE_SLACK_MS: i64 = 5_000;
@@ -221,7 +223,7 @@ impl News {
             Self::NeverArrived => task::Input::CallNeverArrived(call_id),
             Self::Progress(_) => return None,
             Self::Asked(question) => task::Input::Asked(question),
-            Self::QuestionEnded(wire::ElicitEnd { call_id, question_id, how }) => {
+            Self::QuestionEnded(wire::ElicitEnd { call_id, question_id, how, .. }) => {
                 task::Input::QuestionEnded { call_id, question_id, how }
             }
             Self::Ended(outcome) => task::Input::CallEnded { call_id, from: Some(client_id), outcome },

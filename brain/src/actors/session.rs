@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session};
+use vance_brain_core::session::{ClientInfo, Effect, Input, News, Session, Showing};
 use vance_shared::ids::{CallId, ClientId};
 use vance_shared::limits;
 use vance_shared::tool::Replay;
@@ -21,10 +21,12 @@ use crate::outbox::Outbox;
 mod blobs;
 mod direct;
 mod drain;
+mod questions;
 mod tools;
 pub use blobs::GetBlob;
 pub use direct::DirectCall;
 pub use drain::DrainAll;
+pub use questions::LookAtQuestions;
 use tools::NotTaken;
 pub use tools::Rejudge;
 
@@ -165,6 +167,9 @@ pub struct SessionActor {
     /// Results that whoever called has got: to be acknowledged.
     given: Vec<(ClientId, CallId)>,
     blobs: blobs::Waiting,
+    showing: Showing,
+    /// Another look at the open questions is armed.
+    looks_again: bool,
 }
 
 impl SessionActor {
@@ -185,6 +190,8 @@ impl SessionActor {
             saying_again: false,
             given: Vec::new(),
             blobs: blobs::Waiting::default(),
+            showing: Showing::default(),
+            looks_again: false,
         }
     }
 
@@ -258,6 +265,8 @@ impl SessionActor {
             | ToFoot::ResultAck(_)
             | ToFoot::Cancel(_)
             | ToFoot::ElicitReply(_)
+            | ToFoot::Elicit(_)
+            | ToFoot::ElicitEnd(_)
             | ToFoot::BlobGet(_)
             | ToFoot::Ping(_)
             | ToFoot::Pong(_)
@@ -363,7 +372,14 @@ impl SessionActor {
         });
     }
 
-    fn frame(&mut self, client_id: ClientId, epoch: u64, frame: ToBrain, ctx: &mut Context<Self>) {
+    fn frame(
+        &mut self,
+        client_id: ClientId,
+        epoch: u64,
+        frame: ToBrain,
+        place: OwnedSemaphorePermit,
+        ctx: &mut Context<Self>,
+    ) {
         match frame {
             ToBrain::ToolsChanged(change) => self.tools_changed(client_id, epoch, change, ctx),
             ToBrain::Accepted(accepted) => {
@@ -376,6 +392,7 @@ impl SessionActor {
             }
             ToBrain::Elicit(question) => self.turn(Input::Asked { client_id, epoch, question }, ctx),
             ToBrain::ElicitEnd(end) => self.turn(Input::QuestionEnded { client_id, epoch, end }, ctx),
+            ToBrain::ElicitReply(reply) => self.answered(&client_id, epoch, reply, place),
             ToBrain::BlobPart(part) => self.blobs.answer(&client_id, part),
             ToBrain::Drain(_) => self.turn(Input::Draining { client_id, epoch }, ctx),
             ToBrain::Error(error) => {
@@ -403,6 +420,7 @@ impl Actor for SessionActor {
         if self.handle.starts() > 0 {
             // Connections of the actor before this one are gone with their outboxes; clients come back by themselves. Said before
             // the view, by which it is known whose calls were out to clients of this session.
+            self.handle.looks_at_questions();
             self.brain.scheduler.tell(SessionRestarted(self.handle.session_id.clone())).ok();
             self.publish();
             self.say_again(ctx);
@@ -429,8 +447,7 @@ impl Handler<ToSession> for SessionActor {
             ToSession::Reply { client_id, reply } => self.turn(Input::Reply { client_id, reply }, ctx),
             ToSession::Ack { client_id, call_id } => self.turn(Input::Ack { client_id, call_id }, ctx),
             ToSession::Frame { client_id, epoch, frame, place } => {
-                self.frame(client_id, epoch, *frame, ctx);
-                drop(place);
+                self.frame(client_id, epoch, *frame, place, ctx);
             }
             ToSession::Detach { client_id, epoch } => {
                 if self.links.get(&client_id).is_some_and(|l| l.epoch == epoch) {
@@ -471,6 +488,7 @@ impl Handler<Attach> for SessionActor {
         if let Some(older) = older {
             older.outbox.supersede();
         }
+        self.look_at_questions(ctx);
         MessageResult(Attached)
     }
 }

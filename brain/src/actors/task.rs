@@ -18,7 +18,7 @@ use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task
 use vance_mcp_host::ProgressSink;
 use vance_observability::names::TRACE_ID;
 use vance_shared::call::Fault;
-use vance_shared::ids::{CallId, ClientId, TaskId};
+use vance_shared::ids::{CallId, ClientId, QuestionId, TaskId};
 use vance_shared::json::Raw;
 use vance_shared::limits::PROGRESS_CAP;
 use vance_shared::trace::TraceContext;
@@ -39,6 +39,7 @@ use crate::questions;
 use crate::rows;
 use crate::store::{Batch, StoreError};
 
+mod asks;
 mod loading;
 mod spans;
 
@@ -96,6 +97,8 @@ pub struct TaskActor {
     seen: u64,
     backlog: VecDeque<ToTask>,
     spans: Spans,
+    /// The question with which it said to wait; none: it has said nothing yet.
+    said_question: Option<Option<QuestionId>>,
 }
 
 impl TaskActor {
@@ -112,6 +115,7 @@ impl TaskActor {
             seen: 0,
             backlog: VecDeque::new(),
             spans: Spans::default(),
+            said_question: None,
         }
     }
 
@@ -137,6 +141,7 @@ impl TaskActor {
                 self.task = Some(task);
                 self.session = Some(loaded.session);
                 self.others = loaded.others;
+                self.says_question();
                 let opened = self.task.as_ref().and_then(Task::held);
                 if opened.is_some() {
                     // What this task told the scheduler before a commit that failed may not be what is stored.
@@ -217,6 +222,7 @@ impl TaskActor {
             // Whoever asked may be gone.
             reply.send(answer).ok();
         }
+        self.says_question();
         let parks = effects.contains(&Effect::Park);
         let rests = effects.iter().any(|effect| matches!(effect, Effect::LookAgain(_)));
         for effect in effects {

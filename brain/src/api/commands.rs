@@ -87,9 +87,14 @@ fn to_question(
     let Some(question) = asked else {
         return Err(ApiError::new(409, "no_question", "the task does not wait for an answer (to this question)"));
     };
-    let answer = answer.fitting(question).map_err(|problems| {
+    let answer = fitting(question, answer)?;
+    Ok(Input::Answer { question_id: question.question_id.clone(), answer, by: by.to_owned() })
+}
+
+/// The answer as it goes to that question.
+pub(super) fn fitting(question: &Question, answer: Answer) -> Result<Answer, ApiError> {
+    answer.fitting(question).map_err(|problems| {
         let text = format!("the answer does not fit the question: {}", problems.join("; "));
         ApiError::new(422, "invalid_answer", text).with("problems", json!(problems))
-    })?;
-    Ok(Input::Answer { question_id: question.question_id.clone(), answer, by: by.to_owned() })
+    })
 }

@@ -2,6 +2,7 @@
 //! makes it a task instead.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -27,10 +28,11 @@ use crate::blobs;
 use crate::directory::{Directory, Missing, SessionHandle};
 use crate::executor::ServerCall;
 use crate::hub::{Brain, now_ms};
-use crate::questions;
 use crate::rows::time;
+use asks::{About, Asks};
 use spans::CallSpans;
 
+mod asks;
 mod shown;
 mod spans;
 
@@ -59,6 +61,8 @@ pub struct DirectRequest {
     pub timeout: Option<Duration>,
     /// An absent client makes it a task.
     pub durable: bool,
+    /// A question of its server waits for an answer; else it is declined.
+    pub asks: bool,
     /// The span of the request.
     pub trace: TraceContext,
 }
@@ -108,13 +112,22 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
         started_at: now_ms(),
         trace: request.trace,
     };
+    let declined = Arc::<AtomicU32>::default();
+    let about = |client: Option<(ClientId, String)>| About {
+        brain: brain.clone(),
+        session: session.clone(),
+        tool: tool.to_string(),
+        client,
+        waits: request.asks,
+        declined: declined.clone(),
+    };
     let outcome = match route::decide(&registry, &published.view, &wish, &tool) {
         Decision::Server { tool } => {
             let pack = registry.server_pack(&tool);
             let call_id = run.call_id.clone();
             let mut spans = CallSpans::new(&session_id);
             let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
-            let person = questions::no_person();
+            let person = about(None).person(&run.call_id);
             let (progress, task_id) = (None, None);
             let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id, progress, person };
             let outcome = brain.executor.run(call).await;
@@ -128,7 +141,8 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
             // Its calls are with the session that it is attached to, whichever session asks.
             let place = brain.directory.place_of(&sent.client_id).unwrap_or_else(|| session.clone());
-            match on_client(&place, sent, &mut run).await {
+            let asks = Asks::new(about(run.client.clone()), run.call_id.clone());
+            match on_client(&place, sent, &mut run, asks).await {
                 Some(outcome) => outcome,
                 None => return absent(brain, &request, &session_id).await,
             }
@@ -141,7 +155,8 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
     {
         return Err(error.clone().into());
     }
-    Ok(DirectAnswer { status: 200, body: answer(&run, &outcome) })
+    let declined = declined.load(Ordering::Relaxed);
+    Ok(DirectAnswer { status: 200, body: answer(&run, &outcome, declined) })
 }
 
 fn machine(view: &SessionView, client_id: &ClientId) -> String {
@@ -224,9 +239,9 @@ impl Drop for Abandon {
     }
 }
 
-async fn on_client(session: &Arc<SessionHandle>, sent: Sent, run: &mut Run) -> Option<Outcome> {
+async fn on_client(session: &Arc<SessionHandle>, sent: Sent, run: &mut Run, asks: Asks) -> Option<Outcome> {
     let mut spans = CallSpans::new(&session.session_id);
-    let outcome = deliver(session, sent, run, &mut spans).await;
+    let outcome = deliver(session, sent, run, asks, &mut spans).await;
     match &outcome {
         Some(outcome) => spans.end(run, outcome),
         None => spans.close("not_run"),
@@ -239,10 +254,11 @@ async fn deliver(
     session: &Arc<SessionHandle>,
     sent: Sent,
     run: &mut Run,
+    mut asks: Asks,
     spans: &mut CallSpans<'_>,
 ) -> Option<Outcome> {
     let restarting = || Outcome::failed("restarting", "the session is being restarted; try again");
-    let deadline = Instant::now() + sent.timeout + SLACK;
+    let mut deadline = Instant::now() + sent.timeout + SLACK;
     let mut abandon =
         Abandon { session: Some(session.clone()), client_id: sent.client_id.clone(), call_id: run.call_id.clone() };
     'delivery: loop {
@@ -254,7 +270,7 @@ async fn deliver(
             arguments: sent.arguments.clone(),
             timeout_ms,
             cap_ms: timeout_ms.saturating_mul(u64::from(PROGRESS_CAP)),
-            answer_ms: None,
+            answer_ms: asks.within().map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
             traceparent: spans.open(run),
         };
         let (news, mut inbox) = mpsc::channel(NEWS);
@@ -264,7 +280,15 @@ async fn deliver(
         }
         let mut until = deadline;
         loop {
-            match tokio::time::timeout_at(until, inbox.recv()).await.map(|news| news.map(|news| *news)) {
+            let news = tokio::select! {
+                reply = asks.answered() => {
+                    say(session, &sent.client_id, reply);
+                    (deadline, until) = again(sent.timeout);
+                    continue;
+                }
+                news = tokio::time::timeout_at(until, inbox.recv()) => news.map(|news| news.map(|news| *news)),
+            };
+            match news {
                 Ok(Some(News::Ended(outcome))) => {
                     abandon.session = None;
                     return Some(outcome);
@@ -279,16 +303,24 @@ async fn deliver(
                     run.attempts += 1;
                     continue 'delivery;
                 }
+                Ok(Some(News::Progress(_))) if asks.is_open() => {}
                 Ok(Some(News::Progress(_))) => {
                     until = (Instant::now() + sent.timeout + SLACK).min(deadline + sent.timeout * PROGRESS_CAP);
                 }
                 Ok(Some(News::Asked(question))) => {
-                    let reply = wire::ElicitReply::decline(&question, questions::NO_TASK);
-                    let message = ToSession::Reply { client_id: sent.client_id.clone(), reply };
-                    // Not taken: the client asks again with its next connection, and the call has its deadline.
-                    session.actor.tell(message).ok();
+                    if let Some(reply) = asks.asked(question) {
+                        say(session, &sent.client_id, reply);
+                    }
+                    // A person's time is not the tool's.
+                    if let Some(within) = asks.within().filter(|_| asks.is_open()) {
+                        until = Instant::now() + within + SLACK;
+                    }
                 }
-                Ok(Some(News::QuestionEnded(_))) => {}
+                Ok(Some(News::QuestionEnded(end))) => {
+                    if asks.ended(&end) {
+                        (deadline, until) = again(sent.timeout);
+                    }
+                }
                 Ok(Some(News::Suspended)) => spans.close("suspended"),
                 Ok(Some(News::Attached)) => spans.go_on(run),
                 Ok(None) => {
@@ -302,6 +334,18 @@ async fn deliver(
     }
 }
 
+/// After a question the call has its whole time again.
+fn again(timeout: Duration) -> (Instant, Instant) {
+    let deadline = Instant::now() + timeout + SLACK;
+    (deadline, deadline)
+}
+
+fn say(session: &SessionHandle, client_id: &ClientId, reply: wire::ElicitReply) {
+    let message = ToSession::Reply { client_id: client_id.clone(), reply };
+    // Not taken: the client asks again with its next connection, and the call has its deadline.
+    session.actor.tell(message).ok();
+}
+
 fn lost(replay: Replay, reason: &str) -> Outcome {
     match replay {
         Replay::Safe => Outcome::failed("timeout", reason),
@@ -309,7 +353,7 @@ fn lost(replay: Replay, reason: &str) -> Outcome {
     }
 }
 
-fn answer(run: &Run, outcome: &Outcome) -> String {
+fn answer(run: &Run, outcome: &Outcome, declined_questions: u32) -> String {
     let (client_id, machine) = run.client.as_ref().map(|(id, machine)| (id, machine.as_str())).unzip();
     let call = shown::Call {
         call_id: &run.call_id,
@@ -319,6 +363,7 @@ fn answer(run: &Run, outcome: &Outcome) -> String {
         machine,
         attempts: run.attempts,
         outcome: outcome.word(),
+        declined_questions,
         trace_id: run.trace.trace_id(),
         started_at: time(run.started_at),
         ended_at: time(now_ms()),

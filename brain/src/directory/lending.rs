@@ -40,7 +40,7 @@ impl SessionHandle {
         revision
     }
 
-    fn lends_to(&self, other: &Self) -> bool {
+    pub(super) fn lends_to(&self, other: &Self) -> bool {
         self.mode == Mode::Interactive && other.mode == Mode::Autonomous && self.owner == other.owner
     }
 }

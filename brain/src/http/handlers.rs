@@ -25,6 +25,7 @@ use super::query::{Params, Segment, bad};
 use crate::api::commands::{Verb, command};
 use crate::api::direct::{self, DirectRequest};
 use crate::api::queries::{self, TaskFilter};
+use crate::api::questions;
 use crate::api::submit::{self, Submission};
 use crate::api::{ApiError, queries::health};
 use crate::hub::Brain;
@@ -177,20 +178,41 @@ pub(super) async fn answer_question(
     Segment(id): Segment,
     Text(text): Text,
 ) -> Answer {
-    let (action, content, question) = parse(&text, "an answer", |f| {
-        f.require("action", "one of: accept, decline, cancel");
-        let words = [Action::Accept, Action::Decline, Action::Cancel].map(|action| (action.word(), action));
-        let action = f.take_enum("action", &words).unwrap_or(Action::Cancel);
-        (
-            action,
-            f.take_value("content").filter(|content| !content.is_null()),
-            f.take_str("question").map(str::to_owned),
-        )
-    })?;
-    let question = question.map(|id| QuestionId::parse(&id)).transpose();
-    let question = question.map_err(|e| ApiError::new(400, "bad_question", format!("the question: {e}")))?;
-    let answer = question::Answer { action, content: content.map(Raw::from) };
+    let (answer, question) = parse(&text, "an answer", |f| (said(f), f.take_str("question").map(str::to_owned)))?;
+    let question = question.map(|id| question_id(&id)).transpose()?;
     on_task(&app.brain, who, id, Verb::Answer { question, answer }).await
+}
+
+/// `GET /api/v1/questions`.
+pub(super) async fn questions(State(app): State<Arc<App>>, ApiCaller(who): ApiCaller, params: Params) -> Answer {
+    params.take([])?;
+    Ok(answer::json(200, &questions::list(&app.brain, &who.name)))
+}
+
+/// `POST /api/v1/questions/{id}/answer`.
+pub(super) async fn answer_one(
+    State(app): State<Arc<App>>,
+    ApiCaller(who): ApiCaller,
+    Segment(id): Segment,
+    Text(text): Text,
+) -> Answer {
+    let given = parse(&text, "an answer", said)?;
+    let id = question_id(&id)?;
+    let said = detached(&app.brain, move |brain| async move { questions::answer(&brain, &who.name, &id, given).await });
+    Ok(answer::json(200, &said.await?))
+}
+
+/// What a person says, from a body.
+fn said(fields: &mut Fields<'_>) -> question::Answer {
+    fields.require("action", "one of: accept, decline, cancel");
+    let words = [Action::Accept, Action::Decline, Action::Cancel].map(|action| (action.word(), action));
+    let action = fields.take_enum("action", &words).unwrap_or(Action::Cancel);
+    let content = fields.take_value("content").filter(|content| !content.is_null());
+    question::Answer { action, content: content.map(Raw::from) }
+}
+
+fn question_id(text: &str) -> Answer<QuestionId> {
+    QuestionId::parse(text).map_err(|e| ApiError::new(400, "bad_question", format!("the question: {e}")))
 }
 
 async fn on_task(brain: &Brain, who: Principal, id: String, verb: Verb) -> Answer {
@@ -264,6 +286,7 @@ async fn call_tool(app: &App, who: Principal, tool: String, trace: TraceContext,
         target: body.execution_target.unwrap_or_default(),
         timeout: body.timeout.map(|Timeout(timeout)| timeout),
         durable: body.durable.unwrap_or(false),
+        asks: body.ask.or(body.durable).unwrap_or(false),
         trace,
     };
     // A caller who goes away cancels its call, unless it wanted the call to outlive it.
@@ -314,6 +337,7 @@ struct CallBody {
     execution_target: Option<ExecutionTarget>,
     timeout: Option<Timeout>,
     durable: Option<bool>,
+    ask: Option<bool>,
 }
 
 /// `30s`, or seconds as a number; never zero.
@@ -361,6 +385,7 @@ impl CallBody {
         fields.take_enum("execution_target", &["auto", "server", "client", "any"].map(|word| (word, target)));
         fields.take_timeout("timeout");
         fields.take_bool("durable");
+        fields.take_bool("ask");
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) const ROUTES: &[Route] = &[
     route(POST, "/api/v1/tasks/{id}/retry", |m| on(m, handlers::retry)),
     route(POST, "/api/v1/tasks/{id}/resolve", |m| on(m, handlers::resolve)),
     route(POST, "/api/v1/tasks/{id}/answer", |m| on(m, handlers::answer_question)),
+    route(GET, "/api/v1/questions", |m| on(m, handlers::questions)),
+    route(POST, "/api/v1/questions/{id}/answer", |m| on(m, handlers::answer_one)),
     route(GET, "/api/v1/sessions", |m| on(m, handlers::sessions)),
     route(GET, "/api/v1/sessions/{id}", |m| on(m, handlers::session)),
     route(GET, "/api/v1/sessions/{id}/tools", |m| on(m, handlers::session_tools)),

@@ -14,7 +14,7 @@ use vance_shared::call::{Fault, Outcome};
 use vance_shared::ids::CallId;
 use vance_shared::limits::{ANSWER_WITHIN, INFLIGHT_CALLS};
 use vance_shared::trace::TraceContext;
-use vance_shared::wire::{Call, CallResult, ElicitReply, Inflight, Progress, ToBrain};
+use vance_shared::wire::{Call, CallResult, Elicit, ElicitEnd, ElicitReply, Inflight, Progress, ToBrain};
 use vance_supervise::{Actor, ActorRef, AsyncContext as _, Context, Exit, Handler, Message, MessageResult, Refusal};
 
 use super::catalogue::Catalogue;
@@ -83,6 +83,12 @@ pub(crate) enum ToDispatcher {
     OfQuestion(Box<ToBrain>),
     /// The Brain has an answer.
     ElicitReply(ElicitReply),
+    /// Another client's call asks.
+    Shown(Box<Elicit>),
+    /// That is over.
+    ShownIsOver(ElicitEnd),
+    /// The person here answers it.
+    Answers(ElicitReply),
     /// No new calls from here on.
     Drain,
     /// The test of a table that falls.
@@ -329,12 +335,15 @@ impl Handler<ToDispatcher> for Dispatcher {
         match message {
             ToDispatcher::Up { outbox, inflight } => {
                 self.outbox = Some(outbox);
+                // Should its end not have been heard: what is still open comes again.
+                self.shared.questions.shown.line_gone();
                 self.apply(Event::Connected { inflight });
                 self.tell_questions();
             }
             ToDispatcher::Down { generation } => {
                 if self.outbox.as_ref().is_none_or(|outbox| outbox.generation == generation) {
                     self.outbox = None;
+                    self.shared.questions.shown.line_gone();
                     self.apply(Event::Disconnected);
                 }
             }
@@ -357,6 +366,13 @@ impl Handler<ToDispatcher> for Dispatcher {
                     self.control(ToBrain::ElicitEnd(end));
                 }
             }
+            ToDispatcher::Shown(elicit) => {
+                if let Some(reply) = self.shared.questions.shown.asked(*elicit) {
+                    self.control(ToBrain::ElicitReply(reply));
+                }
+            }
+            ToDispatcher::ShownIsOver(end) => self.shared.questions.shown.over(&end),
+            ToDispatcher::Answers(reply) => self.control(ToBrain::ElicitReply(reply)),
             #[cfg(test)]
             ToDispatcher::Panic => std::panic::panic_any("asked to"),
             ToDispatcher::Drain => {

@@ -296,6 +296,8 @@ impl Reader {
                 Some(ToDispatcher::Cancel { call_id: cancel.call_id, reason: cancel.reason })
             }
             ToFoot::ElicitReply(reply) => Some(ToDispatcher::ElicitReply(reply)),
+            ToFoot::Elicit(elicit) => Some(ToDispatcher::Shown(elicit)),
+            ToFoot::ElicitEnd(end) => Some(ToDispatcher::ShownIsOver(end)),
             ToFoot::ResultAck(ack) => Some(ToDispatcher::ResultAck { call_id: ack.call_id }),
             ToFoot::BlobGet(get) => {
                 if let Err(full) = self.gets.try_send(get) {

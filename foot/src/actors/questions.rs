@@ -6,6 +6,8 @@
 //!                     └ nobody ─▶ `elicit` ─▶ Brain ─ `elicit_reply` ─▶ server, `elicit_end` to the Brain
 //! ```
 //!
+//! What other clients' calls ask is shown here too ([`shown`]).
+//!
 //! A lock and not an actor, because questions come on the tasks of calls and go with them; it is held for a map access. What was asked or
 //! has ended is said anew on each line, so nothing here depends on a frame that arrives.
 
@@ -25,6 +27,10 @@ use vance_shared::wire::{ElicitEnd, ElicitReply, ToBrain};
 use vance_supervise::ActorRef;
 
 use super::dispatcher::{Dispatcher, ToDispatcher};
+use crate::native::AskElsewhere;
+
+mod shown;
+use shown::Shown;
 
 /// Questions of one call that are remembered as ended, so that a Brain that did not hear of it still does.
 const MAX_KEPT: usize = 64;
@@ -32,6 +38,8 @@ const MAX_KEPT: usize = 64;
 /// All questions of this Foot.
 pub(crate) struct Questions {
     terminal: Option<Elicit>,
+    /// What other clients' calls ask.
+    pub(crate) shown: Arc<Shown>,
     /// Tells the Brain; none in a run without one.
     brain: Option<ActorRef<Dispatcher>>,
     asked: Mutex<HashMap<CallId, Vec<Kept>>>,
@@ -50,8 +58,14 @@ enum Stand {
 }
 
 impl Questions {
-    pub(crate) fn new(terminal: Option<Elicit>, brain: Option<ActorRef<Dispatcher>>) -> Self {
-        Self { terminal, brain, asked: Mutex::default(), unsaid: AtomicBool::new(false) }
+    /// With the person at the terminal, if there is one: for what is asked here, and elsewhere.
+    pub(crate) fn new(
+        terminal: Option<Elicit>,
+        elsewhere: Option<AskElsewhere>,
+        brain: Option<ActorRef<Dispatcher>>,
+    ) -> Self {
+        let shown = Arc::new(Shown::new(elsewhere, brain.clone()));
+        Self { terminal, shown, brain, asked: Mutex::default(), unsaid: AtomicBool::new(false) }
     }
 
     /// For servers, which hear beforehand whether anybody can be asked, and for what they ask outside of any call of the Brain.
@@ -127,7 +141,7 @@ impl Questions {
             kept.stand = Stand::Over(how);
         }
         drop(asked);
-        self.say(ToBrain::ElicitEnd(ElicitEnd { call_id: call_id.clone(), question_id: question_id.clone(), how }));
+        self.say(ToBrain::ElicitEnd(ElicitEnd::of(call_id.clone(), question_id.clone(), how)));
     }
 
     fn say(&self, frame: ToBrain) {
@@ -160,7 +174,7 @@ impl Questions {
                 }
             },
         };
-        Some(ElicitEnd { call_id, question_id, how })
+        Some(ElicitEnd::of(call_id, question_id, how))
     }
 
     /// All that a Brain has to hear on a new line: what is open, and what has ended of calls that run.
@@ -171,11 +185,10 @@ impl Questions {
         for Kept { question, stand } in asked.values().flatten() {
             frames.push(match stand {
                 Stand::Open(_) => ToBrain::Elicit(question.clone()),
-                Stand::Over(how) => ToBrain::ElicitEnd(ElicitEnd {
-                    call_id: question.call_id.clone(),
-                    question_id: question.question_id.clone(),
-                    how: *how,
-                }),
+                Stand::Over(how) => {
+                    let (call_id, question_id) = (question.call_id.clone(), question.question_id.clone());
+                    ToBrain::ElicitEnd(ElicitEnd::of(call_id, question_id, *how))
+                }
             });
         }
         frames
@@ -243,7 +256,7 @@ mod tests {
     }
 
     fn questions(terminal: Option<Elicit>) -> Arc<Questions> {
-        Arc::new(Questions::new(terminal, Some(ActorRef::new("dispatcher"))))
+        Arc::new(Questions::new(terminal, None, Some(ActorRef::new("dispatcher"))))
     }
 
     /// The one question as the Brain hears it.
@@ -274,11 +287,7 @@ mod tests {
             let ToBrain::Elicit(question) = heard(&away) else { panic!("open") };
             assert_eq!(away.answer(reply(&question, Action::Accept)), None);
             assert_eq!(answer.await.unwrap(), Elicited::Accepted(serde_json::Map::new()));
-            let end = ElicitEnd {
-                call_id: question.call_id.clone(),
-                question_id: question.question_id.clone(),
-                how: QuestionEnd::Answered,
-            };
+            let end = ElicitEnd::of(question.call_id.clone(), question.question_id.clone(), QuestionEnd::Answered);
             assert_eq!(heard(&away), ToBrain::ElicitEnd(end.clone()), "said on each line until the call ends");
             assert_eq!(away.answer(reply(&question, Action::Decline)), Some(end), "it was answered");
             away.forget(&question.call_id);
@@ -286,7 +295,7 @@ mod tests {
             let end = away.answer(reply(&question, Action::Accept)).unwrap();
             assert_eq!(end.how, QuestionEnd::Withdrawn, "of a call that is no more");
         }
-        assert!(Questions::new(None, None).people().is_none());
+        assert!(Questions::new(None, None, None).people().is_none());
         assert_eq!(questions(None).people().unwrap()(asked()).await, Elicited::Declined, "outside of any call");
     }
 

@@ -210,6 +210,9 @@ pub struct Call {
     /// `done`, `failed`, `cancelled`, `unknown`; nothing while it runs.
     #[serde(default)]
     pub outcome: Option<String>,
+    /// Questions of its server that were declined: nobody waited for them.
+    #[serde(default)]
+    pub declined_questions: u32,
     /// Its trace.
     #[serde(default)]
     pub trace_id: Option<String>,
@@ -331,6 +334,30 @@ pub struct CallRequest {
     /// A duration such as `30s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
+    /// What its server asks waits for an answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ask: bool,
+}
+
+/// Open questions of tasks and calls.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Questions {
+    /// From the oldest on.
+    pub questions: Vec<OpenQuestion>,
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct OpenQuestion {
+    /// What is asked.
+    #[serde(flatten)]
+    pub question: TaskQuestion,
+    /// The task that waits with it; none: a call without a task.
+    #[serde(default)]
+    pub task_id: Option<TaskId>,
+    /// The tool whose server asks.
+    #[serde(default)]
+    pub tool: String,
 }
 
 /// The answer to a call.

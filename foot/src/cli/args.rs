@@ -14,6 +14,7 @@ use vance_shared::names::ToolName;
 use super::doctor;
 use super::login::{self, LoginArgs};
 use super::packs::{self, PacksCommand};
+use super::tasks::answer::Answers;
 use super::trace::{self, TraceArgs};
 use super::trust::{self, TrustCommand};
 use crate::api::Verdict;
@@ -224,7 +225,7 @@ pub(super) enum TasksCommand {
         #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
     },
-    /// Run a failed task again
+    /// Run a failed, cancelled or skipped task again
     Retry {
         /// The task's id, as `vancetope tasks` shows it
         #[arg(value_name = "TASK", value_parser = TaskId::parse)]
@@ -247,9 +248,9 @@ pub(super) enum TasksCommand {
         after_help = "Examples:\n  vancetope tasks answer task_0190\n  vancetope tasks answer task_0190 project=VANCE urgent=yes\n  vancetope tasks answer task_0190 '{\"project\": \"VANCE\"}'\n  vancetope tasks answer task_0190 --decline"
     )]
     Answer {
-        /// The task's id, as `vancetope tasks` shows it
-        #[arg(value_name = "TASK", value_parser = TaskId::parse)]
-        id: TaskId,
+        /// The task's id, as `vancetope tasks` shows it; or a question's, of a call without a task
+        #[arg(value_name = "TASK|QUESTION", value_parser = Answers::parse)]
+        id: Answers,
         /// Say no; the tool decides what to do then
         #[arg(long, conflicts_with_all = ["cancel", "values"])]
         decline: bool,

@@ -27,7 +27,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::permissions;
 use super::stage::Stage;
-use crate::native::{Asker, Question};
+use crate::native::{AskElsewhere, Asker, Question};
 use crate::trust::{self, Consent, Prompt};
 
 mod elicit;
@@ -35,6 +35,7 @@ pub(super) mod form;
 mod person;
 mod prompt;
 mod terminal;
+use elicit::Form;
 pub(super) use person::{Reply, hidden, person};
 use prompt::Answer;
 use terminal::{Heard, Terminal};
@@ -130,7 +131,7 @@ enum Asked {
     /// May something that came with the working directory be used?
     Consent { prompt: Prompt, tell: oneshot::Sender<trust::Reply> },
     /// What does a server want to know in the middle of a call?
-    Elicit { question: vance_mcp_host::Question, tell: oneshot::Sender<Elicited> },
+    Elicit { form: Form, tell: oneshot::Sender<Elicited> },
 }
 
 impl Asker for AtTerminal {
@@ -151,10 +152,25 @@ impl Asker for AtTerminal {
         Some(Arc::new(move |question| {
             let (tell, answer) = oneshot::channel();
             let about = format!("pack '{}'", question.pack);
-            let queued = at.0.queue(&about, Asked::Elicit { question, tell });
+            let queued = at.0.queue(&about, Asked::Elicit { form: Form::of(question), tell });
             Box::pin(async move {
                 match queued {
                     true => answer.await.unwrap_or(Elicited::Cancelled),
+                    false => Elicited::Unanswered,
+                }
+            })
+        }))
+    }
+
+    fn elsewhere(&self) -> Option<AskElsewhere> {
+        let at = self.clone();
+        Some(Arc::new(move |question| {
+            let (tell, answer) = oneshot::channel();
+            let form = Form::elsewhere(question);
+            let queued = at.0.queue("another client's tool", Asked::Elicit { form, tell });
+            Box::pin(async move {
+                match queued {
+                    true => answer.await.unwrap_or(Elicited::Unanswered),
                     false => Elicited::Unanswered,
                 }
             })
@@ -239,8 +255,8 @@ impl Clerk {
                     let reply = self.put_consent(&prompt, &tell);
                     tell.send(reply).is_ok()
                 }
-                Asked::Elicit { question, tell } => {
-                    let elicited = self.put_form(&question, &tell);
+                Asked::Elicit { form, tell } => {
+                    let elicited = self.put_form(&form, &tell);
                     tell.send(elicited).is_ok()
                 }
             };

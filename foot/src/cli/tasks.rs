@@ -7,12 +7,13 @@ use vance_shared::question::Action;
 use vance_shared::show::plain;
 
 use super::args::{TasksArgs, TasksCommand};
+use answer::Answers;
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::progress::{Pace, words};
 use crate::api::{Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
 
-mod answer;
+pub(super) mod answer;
 
 /// Runs the command.
 pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8, Failure> {
@@ -55,8 +56,13 @@ pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8,
                 (_, true) => Some(Action::Cancel),
                 (false, false) => None,
             };
-            answer::answer(context, &brain, id, action, values).await?;
-            after(context, &brain, id).await
+            match id {
+                Answers::Task(id) => {
+                    answer::answer(context, &brain, id, action, values).await?;
+                    after(context, &brain, id).await
+                }
+                Answers::Call(id) => answer::answer_call(context, &brain, id, action, values).await,
+            }
         }
     }
 }

@@ -10,12 +10,15 @@ use vance_shared::show::plain;
 use vance_shared::tool::{Replay, ToolResult};
 
 use super::args::{CallArgs, ToolsCommand};
+use super::ask::nobody;
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
 use super::packs::launch::{host, launch, with_document};
 use crate::api::{ApiError, CallOutput, CallRequest};
 use crate::control::{Answer, Reached, Request, every_foot};
+
+mod asked;
 
 /// Runs the command.
 pub(super) async fn tools(context: &mut Context, command: &ToolsCommand) -> Result<u8, Failure> {
@@ -135,11 +138,10 @@ async fn dry_run(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> 
     let name = args.tool.as_str();
     let pack = name.split_once(SUBTOOL_SEPARATOR).map(|(pack, _)| pack).and_then(|pack| PackName::parse(pack).ok());
     let pack = pack.ok_or_else(|| none(format!("{name} is a tool of no pack")))?;
-    let launch = launch(context, &pack)?;
     let host = host(context)?;
+    let launch = with_document(context, launch(context, &pack)?, &host).await?;
     let arguments: Value = serde_json::from_str(&args.arguments).unwrap_or(Value::Null);
     match vance_mcp_host::rest::dry_run(&launch, &host, name, &arguments).await {
-    let launch = with_document(context, launch(context, &pack)?, &host).await?;
         None => Err(none(format!("'{pack}' is an MCP server"))),
         Some(Ok(request)) if context.screen.json => {
             context.screen.value(&request)?;
@@ -212,11 +214,19 @@ pub(super) async fn call_via_brain(context: &mut Context, args: &CallArgs) -> Re
         arguments: Raw::parse(args.arguments.clone()).map_err(bad)?,
         session: context.general.session.clone(),
         timeout: Some(format!("{}ms", args.timeout.as_millis())),
+        // Somebody is there to be asked: here, or by the Foot of the prompt around this command.
+        ask: nobody(context).is_none(),
     };
-    let answer = tokio::select! {
-        answer = brain.call(args.tool.as_str(), &request, args.timeout) => answer.map_err(|error| cut_off(args, error))?,
-        _ = context.interrupts.next() => return Err(Failure::Foot(format!("interrupted; {}", may_run(args)))),
-    };
+    let called = asked::answered(context, &brain, args, &request).await;
+    let Some(answer) = called else { return Err(Failure::Foot(format!("interrupted; {}", may_run(args)))) };
+    let answer = answer.map_err(|error| cut_off(args, error))?;
+    let declined = answer.value.call.declined_questions;
+    if declined > 0 {
+        context.screen.remark(&format!(
+            "{}: {declined} question(s) of its server were declined, because nobody can be asked here; call it in a terminal, or make it a step of a task",
+            args.tool
+        ));
+    }
     let done = answer.value.call.outcome.as_deref() == Some("done");
     if context.screen.json {
         context.screen.raw(&answer.body)?;

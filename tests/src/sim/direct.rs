@@ -58,6 +58,7 @@ async fn one(brain: Brain, shared: Shared) {
         target: ExecutionTarget::Auto,
         timeout: Some(Duration::from_secs(fastrand::u64(3..60))),
         durable: false,
+        asks: false,
         trace: TraceContext::root(),
     };
     // Callers hang up.

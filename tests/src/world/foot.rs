@@ -205,7 +205,13 @@ impl World {
                 self.apply_calls(foot, Event::Cancel { call_id: cancel.call_id, reason: cancel.reason });
             }
             ToFoot::Ping(ping) => self.up(foot, ToBrain::Pong(ping)),
-            ToFoot::ElicitReply(_) | ToFoot::BlobGet(_) | ToFoot::Pong(_) | ToFoot::Drain(_) | ToFoot::Error(_) => {}
+            ToFoot::ElicitReply(_)
+            | ToFoot::Elicit(_)
+            | ToFoot::ElicitEnd(_)
+            | ToFoot::BlobGet(_)
+            | ToFoot::Pong(_)
+            | ToFoot::Drain(_)
+            | ToFoot::Error(_) => {}
         }
     }
 

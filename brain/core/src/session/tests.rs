@@ -224,7 +224,7 @@ fn a_question_has_a_time_of_its_own_and_its_answer_goes_to_the_client() {
     let within = i64::try_from(ANSWER_WITHIN.as_millis()).unwrap();
     let reply = wire::ElicitReply::of(id(1), question_id(), Answer::bare(Action::Accept));
     let replied = || Input::Reply { client_id: foot("a"), reply: reply.clone() };
-    let end = wire::ElicitEnd { call_id: id(1), question_id: question_id(), how: QuestionEnd::Withdrawn };
+    let end = wire::ElicitEnd::of(id(1), question_id(), QuestionEnd::Withdrawn);
     let over = || Input::QuestionEnded { client_id: foot("a"), epoch: 1, end: end.clone() };
     let frame = Effect::Send { client_id: foot("a"), frame: ToFoot::ElicitReply(reply.clone()) };
     for (input, effect) in [(replied(), frame), (over(), deliver("a", 1, News::QuestionEnded(end.clone())))] {

@@ -26,9 +26,18 @@ pub(super) struct Call<'a> {
     pub(super) machine: Option<&'a str>,
     pub(super) attempts: u32,
     pub(super) outcome: &'static str,
+    /// Questions of its server that were declined because nobody waited for them.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) declined_questions: u32,
     pub(super) trace_id: String,
     pub(super) started_at: String,
     pub(super) ended_at: String,
+}
+
+// The signature is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The shape of `vance_brain_core::task::shown_result`, without its values.

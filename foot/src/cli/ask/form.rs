@@ -65,9 +65,9 @@ pub(in crate::cli) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     Ok(fields)
 }
 
-/// Who asks what, above the first choice.
-pub(in crate::cli) fn opening(pack: &str, message: &str, fields: &[Field]) -> String {
-    let mut text = format!("The server of pack '{pack}' asks\n");
+/// Who asks what, above the first choice. `who`: a line that is safe to print. `url`: to be opened by the person.
+pub(in crate::cli) fn opening(who: &str, message: &str, url: Option<&str>, fields: &[Field]) -> String {
+    let mut text = format!("{who}\n");
     for line in message.lines().take(MAX_LINES) {
         text.push_str(&format!("  {}\n", plain(line)));
     }
@@ -79,6 +79,9 @@ pub(in crate::cli) fn opening(pack: &str, message: &str, fields: &[Field]) -> St
     match names.is_empty() {
         true => text.push_str("  (nothing to fill in)\n"),
         false => text.push_str(&format!("  to fill in: {}\n", names.join(", "))),
+    }
+    if let Some(url) = url {
+        text.push_str(&format!("  to be opened by you: {}\n", plain(url)));
     }
     text
 }

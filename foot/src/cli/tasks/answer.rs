@@ -3,15 +3,15 @@
 use std::io;
 
 use serde_json::{Map, Value};
-use vance_shared::ids::TaskId;
+use vance_shared::ids::{BadId, QuestionId, TaskId};
 use vance_shared::question::Action;
 use vance_shared::show::plain;
 
-use crate::api::{Brain, TaskAnswer, TaskQuestion};
+use crate::api::{Brain, OpenQuestion, TaskAnswer, TaskQuestion};
 use crate::cli::ask::form::{self, Field};
 use crate::cli::ask::{Reply, person};
 use crate::cli::context::Context;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{EXIT_OK, Failure};
 use crate::cli::screen::Screen;
 
 /// Lines that may not fit, of one field: after that the question is not understood.
@@ -19,7 +19,26 @@ const TRIES: usize = 3;
 /// Lines of the message that `show` gives.
 const MAX_LINES: usize = 40;
 
-/// Answers. `action`: what the flags say.
+/// What waits for the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum Answers {
+    /// A task, with its one open question.
+    Task(TaskId),
+    /// A call without a task, with this question.
+    Call(QuestionId),
+}
+
+impl Answers {
+    /// By the id's own word.
+    pub(in crate::cli) fn parse(text: &str) -> Result<Self, BadId> {
+        match text.starts_with("question_") {
+            true => QuestionId::parse(text).map(Self::Call),
+            false => TaskId::parse(text).map(Self::Task),
+        }
+    }
+}
+
+/// Answers a task's question. `action`: what the flags say.
 pub(super) async fn answer(
     context: &Context,
     brain: &Brain,
@@ -28,32 +47,76 @@ pub(super) async fn answer(
     values: &[String],
 ) -> Result<(), Failure> {
     let question = brain.task(id).await?.value.question;
-    let answer = match (action, &question) {
-        (Some(action), _) => bare(action),
-        (None, Some(question)) => fill_in(context, question, values).await?,
-        // The Brain says what is wrong.
-        (None, None) => TaskAnswer { content: Some(typed(values, &[])?), ..bare(Action::Accept) },
-    };
+    let answer = said(context, question.as_ref(), "The task's tool asks", action, values).await?;
     let asked = question.map(|question| question.id);
     brain.answer_question(id, &TaskAnswer { question: asked, ..answer }).await?;
     Ok(())
+}
+
+/// Answers a question by its own id.
+pub(super) async fn answer_call(
+    context: &mut Context,
+    brain: &Brain,
+    id: &QuestionId,
+    action: Option<Action>,
+    values: &[String],
+) -> Result<u8, Failure> {
+    let open = brain.questions().await?.value.questions;
+    let open = open.into_iter().find(|open| open.question.id == *id);
+    let question = open.as_ref().map(|open| &open.question);
+    let answer = said(context, question, &who(open.as_ref()), action, values).await?;
+    let body = brain.answer_one(id, &answer).await?;
+    if context.screen.json {
+        context.screen.raw(&body)?;
+    } else {
+        context.screen.line(&format!("{id}  {}", answer.action.past()))?;
+    }
+    Ok(EXIT_OK)
+}
+
+/// Asks the person of this command what the call that it waits for asks.
+pub(in crate::cli) async fn ask_for_call(context: &Context, brain: &Brain, open: &OpenQuestion) -> Result<(), Failure> {
+    let answer = said(context, Some(&open.question), &who(Some(open)), None, &[]).await?;
+    brain.answer_one(&open.question.id, &answer).await?;
+    Ok(())
+}
+
+fn who(open: Option<&OpenQuestion>) -> String {
+    open.map_or_else(|| "A tool asks".to_owned(), |open| format!("The server of '{}' asks", plain(&open.tool)))
+}
+
+async fn said(
+    context: &Context,
+    question: Option<&TaskQuestion>,
+    who: &str,
+    action: Option<Action>,
+    values: &[String],
+) -> Result<TaskAnswer, Failure> {
+    match (action, question) {
+        (Some(action), _) => Ok(bare(action)),
+        (None, Some(question)) => fill_in(context, question, who, values).await,
+        // The Brain says what is wrong.
+        (None, None) => Ok(TaskAnswer { content: Some(typed(values, &[])?), ..bare(Action::Accept) }),
+    }
 }
 
 fn bare(action: Action) -> TaskAnswer {
     TaskAnswer { action, content: None, question: None }
 }
 
-async fn fill_in(context: &Context, question: &TaskQuestion, values: &[String]) -> Result<TaskAnswer, Failure> {
+async fn fill_in(
+    context: &Context,
+    question: &TaskQuestion,
+    who: &str,
+    values: &[String],
+) -> Result<TaskAnswer, Failure> {
     let fields = form::fields(&question.schema);
     let accept = |content: Option<Map<String, Value>>| TaskAnswer { content, ..bare(Action::Accept) };
     if !values.is_empty() {
         return Ok(accept(Some(typed(values, fields.as_deref().unwrap_or_default())?)));
     }
     let fields = fields.map_err(|why| Failure::Usage(format!("{why}; give the answer as JSON")))?;
-    let mut opening = form::opening("the task's tool", &question.message, &fields);
-    if let Some(url) = &question.url {
-        opening.push_str(&format!("  to be opened by you: {}\n", plain(url)));
-    }
+    let opening = form::opening(who, &question.message, question.url.as_deref(), &fields);
     match person(context, &opening, form::CHOICES).await? {
         Reply::Line(line) if line.trim() == "1" => {}
         Reply::Line(line) if line.trim() == "2" => return Ok(bare(Action::Decline)),

@@ -347,7 +347,7 @@ impl World {
                 }
                 let question_id = QuestionId::parse("q").unwrap();
                 self.input(if over {
-                    let end = wire::ElicitEnd { call_id, question_id, how: QuestionEnd::Answered };
+                    let end = wire::ElicitEnd::of(call_id, question_id, QuestionEnd::Answered);
                     Input::QuestionEnded { client_id, epoch, end }
                 } else {
                     let (message, schema, url) = ("?".to_owned(), Raw::empty_object(), None);

@@ -79,8 +79,9 @@ fn fields_come_in_their_order_and_what_no_line_can_hold_is_not_asked_for() {
 fn nothing_of_the_servers_words_steers_the_terminal_or_looks_like_ours() {
     let field = one(&json!({"type": "string", "description": "a\u{1b}[2J\n[1] x", "enum": ["q\n", "r"]}), false);
     assert_eq!(field.text(), "  a\\x1b[2J\\n[1] x\n    [1] q\\n\n    [2] r\n");
-    let text = opening("jira", "one\u{202e}\ntwo\r\n[1] answer", std::slice::from_ref(&field));
+    let text =
+        opening("The server of pack 'jira' asks", "one\u{202e}\ntwo\r\n[1] answer", None, std::slice::from_ref(&field));
     assert_eq!(text, "The server of pack 'jira' asks\n  one\\u{202e}\n  two\n  [1] answer\n  to fill in: f\n");
-    let long = opening("jira", &"x\n".repeat(50), &[]);
+    let long = opening("The server of pack 'jira' asks", &"x\n".repeat(50), None, &[]);
     assert!(long.ends_with("  x\n  ... and 10 more line(s)\n  (nothing to fill in)\n"), "{long}");
 }
