@@ -133,7 +133,7 @@ impl Vault {
 
     /// A text with its `{{secret:NAME}}` in clear.
     pub fn resolve(&self, text: &str) -> Result<Zeroizing<String>, VaultError> {
-        let named = names::names(text).map_err(|bad| VaultError::BadName(quoted(bad, 80)))?;
+        let named = names::names(text).map_err(|bad| VaultError::BadName(bad.to_string()))?;
         let mut out = Zeroizing::new(String::new());
         let mut rest = text;
         for name in named {

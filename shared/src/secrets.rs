@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::launch::{Auth, LaunchPlan, Transport};
+use crate::show::quoted;
 
 /// How a reference starts.
 pub const OPEN: &str = "{{secret:";
@@ -18,21 +19,53 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
 }
 
-/// The names in a text, in their order; `Err`: a reference without its end, or what stands in place of a name.
-pub fn names(text: &str) -> Result<Vec<&str>, &str> {
+/// What is wrong with a reference. Says what to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadReference<'a> {
+    /// What stands in place of a name.
+    #[error("names the secret {}, expected {{{{secret:NAME}}}} with a name of [A-Za-z0-9_.-]", quoted(.0, 40))]
+    Name(&'a str),
+    /// Blanks, as in an expression: it would be sent as it stands.
+    #[error("has blanks in {{{{secret:{0}}}}}; write {{{{secret:{0}}}}} without any")]
+    Blanks(&'a str),
+    /// Without its end.
+    #[error("has a reference without its end: {} needs a `}}}}` behind its name, as in {{{{secret:NAME}}}}", quoted(.0, 40))]
+    Open(&'a str),
+}
+
+/// The names in a text, in their order, or what is wrong with the first reference that is none.
+pub fn names(text: &str) -> Result<Vec<&str>, BadReference<'_>> {
     let mut found = Vec::new();
-    for part in text.split(OPEN).skip(1) {
-        match part.split_once(CLOSE) {
-            Some((name, _)) if is_name(name) => found.push(name),
-            Some((name, _)) => return Err(name),
-            None => return Err(part),
+    let mut rest = text;
+    while let Some((_, inside)) = rest.split_once("{{") {
+        rest = inside;
+        let Some(after) = inside.trim_start().strip_prefix("secret") else { continue };
+        let Some(after) = after.trim_start().strip_prefix(':') else { continue };
+        let Some((name, tail)) = after.split_once(CLOSE) else {
+            return Err(BadReference::Open(&text[text.len() - inside.len() - 2..]));
+        };
+        match name.trim() {
+            trimmed if !is_name(trimmed) => return Err(BadReference::Name(name)),
+            trimmed if trimmed != name || !inside.starts_with(&OPEN[2..]) => return Err(BadReference::Blanks(trimmed)),
+            trimmed => found.push(trimmed),
         }
+        rest = tail;
     }
     Ok(found)
 }
 
+/// Whether a text means to name a secret, well or badly.
+pub fn mentions(text: &str) -> bool {
+    names(text).map_or(true, |names| !names.is_empty())
+}
+
 /// The secrets that a plan needs to start.
 pub fn of_plan(plan: &LaunchPlan) -> BTreeSet<String> {
+    texts(plan).iter().filter_map(|text| names(text).ok()).flatten().map(str::to_owned).collect()
+}
+
+/// The texts of a plan in which secrets and variables may be named.
+pub fn texts(plan: &LaunchPlan) -> Vec<String> {
     let mut texts: Vec<&str> = Vec::new();
     let credentials;
     match &plan.transport {
@@ -55,11 +88,12 @@ pub fn of_plan(plan: &LaunchPlan) -> BTreeSet<String> {
             }
         }
     }
-    texts.into_iter().filter_map(|text| names(text).ok()).flatten().map(str::to_owned).collect()
+    texts.into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -69,11 +103,24 @@ mod tests {
             ("{{secret:A}}", Ok(vec!["A"])),
             ("Bearer {{secret:a.b-c_1}}, {{secret:B}}", Ok(vec!["a.b-c_1", "B"])),
             ("{{ other }}", Ok(vec![])),
-            ("{{secret:}}", Err("")),
-            ("{{secret:a b}}", Err("a b")),
-            ("{{secret:A", Err("A")),
+            ("{{secrets}} {{ secret }} {{secretary: x}}", Ok(vec![])),
+            ("{{ secrets: {{secret:A}}", Ok(vec!["A"])),
+            ("{{secret:}}", Err(BadReference::Name(""))),
+            ("{{secret:a b}}", Err(BadReference::Name("a b"))),
+            ("x {{secret:A", Err(BadReference::Open("{{secret:A"))),
+            ("x {{ secret:A }}", Err(BadReference::Blanks("A"))),
+            ("{{secret: A}}", Err(BadReference::Blanks("A"))),
+            ("{{secret:B}}{{ secret : A }}", Err(BadReference::Blanks("A"))),
         ] {
             assert_eq!(names(text), want, "{text}");
+            assert_eq!(mentions(text), want.is_err() || want.is_ok_and(|names| !names.is_empty()), "{text}");
+        }
+        for (text, says) in [
+            ("{{ secret:A }}", "has blanks in {{secret:A}}; write {{secret:A}} without any"),
+            ("{{secret:A", "has a reference without its end: '{{secret:A' needs a `}}` behind its name"),
+        ] {
+            let said = names(text).unwrap_err().to_string();
+            assert!(said.starts_with(says), "{said}");
         }
         assert!(!is_name(&"x".repeat(65)));
     }

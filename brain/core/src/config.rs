@@ -117,7 +117,8 @@ impl Secret {
             return Err("empty, expected the key, ${env:NAME} or {{secret:NAME}}".to_owned());
         }
         let secret = Self(text.to_owned());
-        if text.contains(secrets::OPEN) && !secret.secret().is_some_and(secrets::is_name) {
+        let named = secrets::names(text).map_err(|bad| bad.to_string())?;
+        if !named.is_empty() && !secret.secret().is_some_and(secrets::is_name) {
             return Err("expected {{secret:NAME}} alone, with a name of [A-Za-z0-9_.-]".to_owned());
         }
         let good = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_shared::call::Outcome;
 use vance_shared::json::Raw;
+use vance_shared::mend;
 use vance_shared::tool::ToolResult;
 
 use crate::flights::WAITS;
 use crate::handle::Progress;
 use crate::lane::{InFlight, Reply};
 use crate::people::Asking;
+use crate::stdio::MAX_LINE_BYTES;
 
 /// Receives a call's progress.
 pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -184,6 +187,24 @@ struct CallResult {
     result_type: Option<String>,
 }
 
+/// Bytes of a failure's message that are kept: tasks, lists and the store carry it, and nobody reads more of it. Results have the blob store.
+const MAX_MESSAGE_BYTES: usize = 8 * 1024;
+
+/// An outcome with a message of bounded length.
+pub(crate) fn bounded(mut outcome: Outcome) -> Outcome {
+    let text = match &mut outcome {
+        Outcome::Done(_) => return outcome,
+        Outcome::Failed { error, .. } => &mut error.message,
+        Outcome::Cancelled { reason } | Outcome::Unknown { reason } => reason,
+    };
+    if text.len() > MAX_MESSAGE_BYTES {
+        let bytes = text.len();
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
+        text.push_str(&format!(" … (the first {} KiB of {bytes} bytes)", MAX_MESSAGE_BYTES / 1024));
+    }
+    outcome
+}
+
 /// The verdict on a reply to a call.
 pub(crate) fn judge(reply: Reply) -> Answer {
     match settle(reply) {
@@ -203,6 +224,12 @@ pub(crate) fn settle(reply: Reply) -> Result<Raw, Outcome> {
         }
         // Unlike what is unavailable, it does not become better by waiting.
         Reply::Refused(why) => Outcome::failed("unauthorized", format!("{why}; nothing ran")),
+        Reply::TooLarge { bytes } => Outcome::failed(
+            "result_too_large",
+            format!(
+                "the tool ran, and its result has {bytes} bytes in one line, of which at most {MAX_LINE_BYTES} are read; ask it for less, or for a file"
+            ),
+        ),
         Reply::Busy => Outcome::failed("busy", "the server does not take more calls at the moment; nothing ran"),
     })
 }
@@ -238,11 +265,27 @@ fn result(raw: &Raw) -> Answer {
     if !content.get().starts_with('[') {
         return unreadable("its content is no array".to_owned());
     }
-    Answer::Finished(Outcome::of(ToolResult {
-        content,
-        structured: result.structured_content,
-        is_error: result.is_error.unwrap_or(false),
-    }))
+    let structured = result.structured_content;
+    let is_error = result.is_error.unwrap_or(false);
+    Answer::Finished(Outcome::of(readable(ToolResult { content, structured, is_error })))
+}
+
+/// A result in which a part that no reader can hold as a tree is a text that says so.
+fn readable(mut result: ToolResult) -> ToolResult {
+    let text = |text: String| serde_json::json!({ "type": "text", "text": text });
+    if let Some(why) = mend::unreadable(result.content.get()) {
+        let note = format!("[the content of this result is shown as it was sent: {why}]");
+        result.content = Raw::from(Value::from(vec![text(note), text(result.content.get().to_owned())]));
+    }
+    if let Some(why) = result.structured.as_ref().and_then(|raw| mend::unreadable(raw.get()))
+        && let Some(raw) = result.structured.take()
+    {
+        let mut parts: Vec<Value> = result.content.to().unwrap_or_default();
+        parts.push(text(format!("[the structured content of this result is shown as it was sent: {why}]")));
+        parts.push(text(raw.get().to_owned()));
+        result.content = Raw::from(Value::from(parts));
+    }
+    result
 }
 
 #[cfg(test)]
@@ -311,9 +354,38 @@ mod tests {
             (Reply::Lost { why: "w".into(), began: false }, "failed"),
             (Reply::Lost { why: "w".into(), began: true }, "unknown"),
             (Reply::Busy, "failed"),
+            (Reply::TooLarge { bytes: 1 }, "failed"),
         ] {
             let Answer::Finished(outcome) = judge(reply) else { panic!("{word}") };
             assert_eq!(outcome.word(), word);
+        }
+    }
+
+    #[test]
+    fn a_message_of_megabytes_is_cut_between_characters() {
+        let Outcome::Failed { error, .. } =
+            bounded(Outcome::failed("mcp_error", format!("x{}", "ä".repeat(1_000_000))))
+        else {
+            panic!()
+        };
+        assert!(error.message.len() < MAX_MESSAGE_BYTES + 100, "{}", error.message.len());
+        assert!(error.message.ends_with("ä … (the first 8 KiB of 2000001 bytes)"));
+        let short = Outcome::failed("mcp_error", "short");
+        assert_eq!(bounded(short.clone()), short);
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_result_is_shown_as_it_came() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for (text, want) in [
+            (r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"a":1e999}}"#.to_owned(), "x\n[the structured content of this result is shown as it was sent: the number '1e999' is too large]\n{\"a\":1e999}".to_owned()),
+            (format!(r#"{{"content":[],"structuredContent":{deep}}}"#), format!("[the structured content of this result is shown as it was sent: it is nested 200 levels deep, expected at most 127]\n{deep}")),
+            (format!(r#"{{"content":{deep}}}"#), format!("[the content of this result is shown as it was sent: it is nested 200 levels deep, expected at most 127]\n{deep}")),
+        ] {
+            let Answer::Finished(Outcome::Done(result)) = judge(Reply::Result(Raw::parse(text).unwrap())) else {
+                panic!("{want}")
+            };
+            assert_eq!((result.joined_text(), result.structured), (want, None));
         }
     }
 

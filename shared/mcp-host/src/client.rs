@@ -20,6 +20,7 @@ use vance_shared::show::plain;
 
 use crate::flights::Flights;
 use crate::handle::{HostEnv, Progress};
+use crate::mask::Mask;
 use crate::people::{People, SAMPLING_IS_OFF};
 
 /// Longest server log message that is kept.
@@ -48,6 +49,7 @@ impl Listeners {
 
 pub(crate) struct Client {
     pack: PackName,
+    mask: Arc<Mask>,
     config: ClientConfig,
     roots: Vec<Root>,
     people: People,
@@ -61,6 +63,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(
         pack: PackName,
+        mask: Arc<Mask>,
         env: &HostEnv,
         people: &People,
         flights: Arc<Flights>,
@@ -82,7 +85,17 @@ impl Client {
         let mut config =
             ClientConfig::new(capabilities, Implementation::new(env.client_name.clone(), env!("CARGO_PKG_VERSION")));
         config.protocol_version = ProtocolVersion::V_2025_11_25;
-        Self { pack, config, roots, people: people.clone(), flights, logs: LogLines::default(), changed, listeners }
+        Self {
+            pack,
+            mask,
+            config,
+            roots,
+            people: people.clone(),
+            flights,
+            logs: LogLines::default(),
+            changed,
+            listeners,
+        }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
@@ -159,7 +172,8 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, McpError> {
-        let params = serde_json::to_value(&request).unwrap_or_default();
+        let mut params = serde_json::to_value(&request).unwrap_or_default();
+        self.mask.value(&mut params);
         let answer = tokio::select! {
             answer = self.flights.ask(&self.people, &self.pack, &params) => answer,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the question was withdrawn", None)),
@@ -208,8 +222,9 @@ impl ClientHandler for Client {
             Next::Muted => return,
         }
         let text = params.data.as_str().map_or_else(|| params.data.to_string(), str::to_owned);
+        let text = self.mask.owned(text);
         let text = plain(&text.chars().take(LOG_CHARS).collect::<String>());
-        let logger = plain(params.logger.as_deref().unwrap_or("-"));
+        let logger = plain(&self.mask.text(params.logger.as_deref().unwrap_or("-")));
         match params.level {
             // Chatter of a server, however important to itself, is for whoever looks into that server.
             LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice => {

@@ -1,6 +1,7 @@
 //! A connection to a server: how a request is put to it, over pipes as raw JSON or over HTTP through the SDK.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -10,12 +11,15 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, ServiceError};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use vance_shared::json::Raw;
 
 use crate::client::Listeners;
-use crate::fault::verdict;
+use crate::fault::{Doubt, verdict};
 use crate::handle::Progress;
 use crate::lane::{InFlight, Reply};
+use crate::mask::Mask;
 use crate::stdio::Pipes;
 
 /// `_meta` key of the idempotency key.
@@ -24,6 +28,9 @@ pub const CALL_ID_META: &str = "vancetope/call_id";
 pub const TRACEPARENT_META: &str = "traceparent";
 /// Progress reports that wait for their caller.
 const PROGRESS_REPORTS: usize = 16;
+
+/// Whether a server is there is known after this time: somewhat more than a connection takes to fail.
+const THERE_WAIT: Duration = Duration::from_secs(15);
 
 /// A `tools/call`.
 #[derive(Debug, Clone)]
@@ -67,11 +74,19 @@ pub(crate) enum Conn {
 }
 
 /// A server behind HTTP.
+///
+/// Each request is an exchange of its own: one that ends badly is a reason to ask whether the server is still there, and costs nothing else.
+#[derive(Clone)]
 pub(crate) struct Http {
-    pub(crate) peer: Peer<RoleClient>,
-    pub(crate) listeners: Listeners,
+    peer: Peer<RoleClient>,
+    listeners: Listeners,
+    mask: Arc<Mask>,
     /// Hears that the server is not there any more.
-    pub(crate) trouble: mpsc::Sender<String>,
+    trouble: mpsc::Sender<String>,
+    /// Requests under way.
+    exchanges: TaskTracker,
+    /// When it was asked last whether it is there, and what is wrong. A lock, so that a hundred failed requests ask once.
+    asked: Arc<tokio::sync::Mutex<Option<(Instant, Option<String>)>>>,
 }
 
 impl Conn {
@@ -110,8 +125,7 @@ impl Conn {
         match self {
             Self::Pipes(_) => None,
             Self::Http(http) => {
-                let old = http.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
-                old.then(|| http.send(ClientRequest::PingRequest(PingRequest::default()), None))
+                http.speaks_ping().then(|| http.send(ClientRequest::PingRequest(PingRequest::default()), None))
             }
         }
     }
@@ -151,6 +165,58 @@ fn answers(input: Option<&Input>) -> Map<String, Value> {
 }
 
 impl Http {
+    pub(crate) fn new(
+        peer: Peer<RoleClient>,
+        listeners: Listeners,
+        mask: Arc<Mask>,
+        trouble: mpsc::Sender<String>,
+    ) -> Self {
+        Self { peer, listeners, mask, trouble, exchanges: TaskTracker::new(), asked: Arc::default() }
+    }
+
+    /// Waits until no request is under way.
+    pub(crate) async fn drained(&self) {
+        self.exchanges.close();
+        self.exchanges.wait().await;
+    }
+
+    /// Asks the server for something that costs nothing, after a request that ended badly; says it where the trouble is heard, if
+    /// that ends so, too.
+    async fn is_there(&self) -> bool {
+        let since = Instant::now();
+        let mut asked = self.asked.lock().await;
+        let trouble = match asked.take().filter(|(at, _)| *at >= since) {
+            Some((_, known)) => known,
+            None => self.trouble_now().await,
+        };
+        let is_there = trouble.is_none();
+        if let Some(why) = trouble.clone()
+            && self.trouble.try_send(why).is_err()
+        {
+            tracing::trace!("the trouble is known");
+        }
+        *asked = Some((Instant::now(), trouble));
+        is_there
+    }
+
+    async fn trouble_now(&self) -> Option<String> {
+        let request = match self.speaks_ping() {
+            true => ClientRequest::PingRequest(PingRequest::default()),
+            false => ClientRequest::ListToolsRequest(ListToolsRequest::default()),
+        };
+        let answer = tokio::time::timeout(THERE_WAIT, self.peer.send_request(request)).await;
+        // Who takes long is there.
+        let Ok(Err(error)) = answer else { return None };
+        match verdict(error, &self.mask) {
+            (Reply::Lost { why, .. }, Some(_)) => Some(why),
+            _ => None,
+        }
+    }
+
+    fn speaks_ping(&self) -> bool {
+        self.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize())
+    }
+
     fn ask(&self, ask: &Ask) -> InFlight {
         let mut params = ask.params.clone();
         params.extend(answers(ask.input.as_ref()));
@@ -186,16 +252,21 @@ impl Http {
         let (cancel, cancelled) = oneshot::channel::<String>();
         let mut options = PeerRequestOptions::no_options();
         options.meta = meta;
-        let (peer, listeners, trouble) = (self.peer.clone(), self.listeners.clone(), self.trouble.clone());
-        tokio::spawn(async move {
-            let reply = exchange(&peer, request, options, &listeners, progress_to, cancelled).await;
-            if let Some((reply, gone)) = reply {
-                if let Some(why) = gone
-                    && trouble.try_send(why).is_err()
-                {
-                    tracing::trace!("the trouble is known");
+        let http = self.clone();
+        self.exchanges.spawn(async move {
+            let exchanged = exchange(&http.peer, request, options, &http.listeners, progress_to, cancelled).await;
+            let Some(exchanged) = exchanged else { return };
+            let (reply, doubt) = exchanged.map_or_else(|error| verdict(error, &http.mask), |reply| (reply, None));
+            match doubt {
+                None => drop(reply_to.send(reply)),
+                Some(Doubt::Session) => {
+                    let reply = if http.is_there().await { not_found() } else { reply };
+                    drop(reply_to.send(reply));
                 }
-                drop(reply_to.send(reply));
+                Some(Doubt::Server) => {
+                    drop(reply_to.send(reply));
+                    http.is_there().await;
+                }
             }
         });
         let ended = async move {
@@ -205,6 +276,11 @@ impl Http {
     }
 }
 
+/// A server that knows the session and not the request.
+fn not_found() -> Reply {
+    Reply::Error { code: 404, message: "the server answered this request with HTTP 404".to_owned() }
+}
+
 fn meta_of(traceparent: &str, call_id: &str) -> RequestMetaObject {
     let mut meta = MetaObject::new();
     meta.0.insert(TRACEPARENT_META.to_owned(), Value::from(traceparent));
@@ -212,7 +288,7 @@ fn meta_of(traceparent: &str, call_id: &str) -> RequestMetaObject {
     RequestMetaObject(meta)
 }
 
-/// One request and its end; with the reason if the server is not there any more. `None`: cancelled, nobody listens.
+/// One request and its end. `None`: cancelled, nobody listens.
 async fn exchange(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
@@ -220,22 +296,22 @@ async fn exchange(
     listeners: &Listeners,
     progress: mpsc::Sender<Box<Progress>>,
     mut cancelled: oneshot::Receiver<String>,
-) -> Option<(Reply, Option<String>)> {
+) -> Option<Result<Reply, ServiceError>> {
     let sent = tokio::select! {
         sent = peer.send_request_with_option(request, options) => sent,
         _ = &mut cancelled => return None,
     };
     let mut handle: RequestHandle<RoleClient> = match sent {
         Ok(handle) => handle,
-        Err(error) => return Some(verdict(error)),
+        Err(error) => return Some(Err(error)),
     };
     let token = handle.progress_token.clone();
     listeners.add(token.clone(), progress);
     let ended = tokio::select! {
         answer = &mut handle.rx => Some(match answer {
-            Ok(Ok(result)) => (Raw::of(&result).map_or_else(|error| Reply::Error { code: 0, message: error.to_string() }, Reply::Result), None),
-            Ok(Err(error)) => verdict(error),
-            Err(_) => verdict(ServiceError::TransportClosed),
+            Ok(Ok(result)) => Ok(Raw::of(&result).map_or_else(|error| Reply::Error { code: 0, message: error.to_string() }, Reply::Result)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ServiceError::TransportClosed),
         }),
         why = &mut cancelled => {
             let id = handle.id.clone();

@@ -38,6 +38,8 @@ const AGENT: &str = "SSH_AUTH_SOCK";
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Names that belong to the product: its own settings and secrets, not a pack's to read or write.
 const OWN_PREFIX: &str = "VANCE_";
+/// How a variable's reference starts.
+const VARIABLE: &str = "${env:";
 /// Tells a child which project it works for; its working directory does not.
 pub const PROJECT_DIR: &str = "VANCE_PROJECT_DIR";
 
@@ -152,6 +154,17 @@ pub fn child_env<'a>(
     Ok(env)
 }
 
+/// What every child sees anyway: no secret.
+pub(crate) fn is_common(name: &str) -> bool {
+    ALLOWED.contains(&name) || name.starts_with("LC_") || name == "PATH" || name == "PWD"
+}
+
+/// The variables that a text names.
+pub(crate) fn variables(text: &str) -> Vec<&str> {
+    let inside = text.split(VARIABLE).skip(1).filter_map(|rest| rest.split_once('}'));
+    inside.map(|(name, _)| name).filter(|name| is_name(name)).collect()
+}
+
 fn is_allowed(name: &str, origin: Origin) -> bool {
     ALLOWED.contains(&name) || name.starts_with("LC_") || (name == AGENT && origin == Origin::Global)
 }
@@ -199,7 +212,6 @@ pub fn expand_with<'a>(
     words: impl Into<Words<'a>>,
     write: impl Fn(&str) -> String,
 ) -> Result<String, EnvError> {
-    const VARIABLE: &str = "${env:";
     let words = words.into();
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

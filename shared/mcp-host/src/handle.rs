@@ -22,6 +22,7 @@ use crate::conn::{Ask, Call};
 use crate::env::Words;
 use crate::flights::Flight;
 use crate::lane::InFlight;
+use crate::mask::Mask;
 use crate::people::{Person, SAMPLING_IS_OFF};
 use crate::rest::ReadFile;
 use crate::sandbox::Sandbox;
@@ -180,7 +181,7 @@ impl McpHandle {
     }
 
     /// Calls a tool and waits for its end. Dropping the future cancels the call.
-    pub async fn call(&self, request: CallRequest) -> Outcome {
+    pub async fn call(&self, mut request: CallRequest) -> Outcome {
         if request.cancel.is_cancelled() {
             return Outcome::Cancelled { reason: "cancelled before it began".to_owned() };
         }
@@ -191,10 +192,12 @@ impl McpHandle {
                 format!("the server of pack '{pack}' is not up ({state}); nothing ran"),
             );
         };
-        self.call_live(&live, request).await
+        let mask = self.0.mask();
+        request.progress = request.progress.map(|sink| masked(sink, Arc::clone(&mask)));
+        call::bounded(self.call_live(&live, request, &mask).await)
     }
 
-    async fn call_live(&self, live: &Live, request: CallRequest) -> Outcome {
+    async fn call_live(&self, live: &Live, request: CallRequest, mask: &Mask) -> Outcome {
         let Some(route) = live.table.load().routes.get(&request.tool).cloned() else {
             let pack = &self.0.plan().pack;
             return Outcome::failed(
@@ -217,7 +220,7 @@ impl McpHandle {
         let mcp = match &live.back {
             Back::Mcp(mcp) => mcp,
             Back::Rest(pack) => {
-                let outcome = pack.call(&request, &route.subtool, &arguments, &mut span).await;
+                let outcome = mask.outcome(pack.call(&request, &route.subtool, &arguments, &mut span).await);
                 span.end_as(&outcome);
                 return outcome;
             }
@@ -226,6 +229,7 @@ impl McpHandle {
         if let Work::Read(reading) = route.work {
             let outcome =
                 reading.run(self, mcp, &request, &boarded.flight, &arguments, &span.context().to_string()).await;
+            let outcome = mask.outcome(outcome);
             span.end_as(&outcome);
             return outcome;
         }
@@ -236,7 +240,7 @@ impl McpHandle {
             call_id: request.call_id.to_string(),
             input: None,
         };
-        let outcome = self.rounds(mcp, &request, &boarded.flight, round).await;
+        let outcome = mask.outcome(self.rounds(mcp, &request, &boarded.flight, round).await);
         span.end_as(&outcome);
         outcome
     }
@@ -300,8 +304,10 @@ impl McpHandle {
             let answer = match asked.method.as_str() {
                 "roots/list" => crate::client::roots_json(self.0.env().project_dir.as_deref()),
                 "elicitation/create" => {
+                    let mut params = asked.params.clone();
+                    self.0.mask().value(&mut params);
                     let answer = tokio::select! {
-                        answer = asks.ask(self.0.people(), &self.0.plan().pack, &asked.params) => answer,
+                        answer = asks.ask(self.0.people(), &self.0.plan().pack, &params) => answer,
                         () = request.cancel.cancelled() => return Err(cancelled()),
                     };
                     // A person's time is not the server's.
@@ -319,6 +325,14 @@ impl McpHandle {
         }
         Ok(crate::conn::Input { responses, state: input.request_state })
     }
+}
+
+/// Hears progress as it may be shown.
+fn masked(sink: ProgressSink, mask: Arc<Mask>) -> ProgressSink {
+    Arc::new(move |mut progress| {
+        progress.message = progress.message.map(|message| mask.owned(message));
+        sink(progress);
+    })
 }
 
 fn cancelled() -> Outcome {

@@ -64,7 +64,7 @@ fn header(name: &HeaderName, value: String) -> Result<HeaderValue, String> {
 }
 
 /// A variable's value as a part of a query.
-fn encode_query(value: &str) -> String {
+pub(crate) fn encode_query(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

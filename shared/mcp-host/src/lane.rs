@@ -34,6 +34,8 @@ pub(crate) enum Reply {
     Refused(String),
     /// The server does not take more.
     Busy,
+    /// The answer came, in more bytes than are kept of one.
+    TooLarge { bytes: u64 },
 }
 
 type Cancel = Box<dyn FnOnce(&str) + Send>;
@@ -279,6 +281,28 @@ impl Lane {
         true
     }
 
+    /// An answer came that is too large; without an id it is for the one request that waits, if there is but one. False: nobody was told.
+    pub(crate) fn too_large(&self, id: Option<u64>, bytes: u64) -> bool {
+        let waiter = match &mut *self.waiting() {
+            Waiting::Open(map) => {
+                let only = || map.keys().next().copied().filter(|_| map.len() == 1);
+                id.or_else(only).and_then(|id| map.remove(&id))
+            }
+            Waiting::Closed(_) => None,
+        };
+        waiter.is_some_and(|waiter| waiter.reply.send(Reply::TooLarge { bytes }).is_ok())
+    }
+
+    /// The answer to a request is not JSON. False: nobody waits for it.
+    pub(crate) fn unreadable(&self, id: u64, why: &str) -> bool {
+        let waiter = match &mut *self.waiting() {
+            Waiting::Open(map) if id >= FIRST_ID => map.remove(&id),
+            Waiting::Open(_) | Waiting::Closed(_) => None,
+        };
+        let reply = Reply::Error { code: -32700, message: format!("the server's answer is no JSON: {why}") };
+        waiter.is_some_and(|waiter| waiter.reply.send(reply).is_ok())
+    }
+
     /// Hands a progress report on. False: it is for none of ours.
     pub(crate) fn report(&self, token: u64, progress: Progress) -> bool {
         if token < FIRST_ID {
@@ -326,7 +350,8 @@ fn error_of(error: &RawValue) -> Reply {
     }
     match serde_json::from_str::<Error>(error.get()) {
         Ok(Error { code, message }) => Reply::Error { code, message },
-        Err(_) => Reply::Error { code: 0, message: error.get().chars().take(1_000).collect() },
+        // Not cut: half a secret would not be found any more.
+        Err(_) => Reply::Error { code: 0, message: error.get().to_owned() },
     }
 }
 

@@ -19,6 +19,7 @@ mod lane;
 mod life;
 mod line;
 mod link;
+mod mask;
 mod people;
 mod reading;
 pub mod rest;

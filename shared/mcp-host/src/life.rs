@@ -13,13 +13,14 @@ use vance_shared::launch::Transport;
 use vance_shared::launch::rest::RestPlan;
 
 use crate::auth::Store;
-use crate::budget::SLOW_RETRY;
+use crate::budget::{Cause, SLOW_RETRY};
 use crate::conn::Ask;
 use crate::env;
 use crate::files::Moment;
 use crate::handle::{HostEvent, HostState};
 use crate::lane::Reply;
 use crate::link::{self, Link, Reach, Refused};
+use crate::mask::Mask;
 use crate::reading::Reading;
 use crate::rest::RestPack;
 use crate::shared::{Back, Live, Mcp, Shared};
@@ -48,14 +49,14 @@ pub(crate) enum End {
         why: String,
         /// How long calls were taken.
         uptime: Duration,
-        /// Another try alone cannot help.
-        hopeless: bool,
+        /// What another try is worth.
+        cause: Cause,
     },
 }
 
 /// Lives one life. On return nothing of the server is left.
 pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
-    let never_up = |why, hopeless| End::Lost { why, uptime: Duration::ZERO, hopeless };
+    let never_up = |why, cause| End::Lost { why, uptime: Duration::ZERO, cause };
     let (era, failed) = {
         let memory = shared.memory();
         (memory.era, memory.failed)
@@ -63,6 +64,7 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     if failed && rest(&shared, &stop).await {
         return End::Stopped;
     }
+    shared.look_up_values();
     if let Transport::Rest(plan) = &shared.plan().transport {
         return rest_live(&shared, plan, &stop).await;
     }
@@ -76,13 +78,14 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
         stop: &stop,
         people: shared.people(),
         flights: Arc::clone(shared.flights()),
+        mask: shared.mask(),
     };
     let (mut link, conn) = match link::reach(to).await {
         Ok(reached) => reached,
         Err(_) if stop.is_cancelled() => return End::Stopped,
-        Err(Refused { why, hopeless, next }) => {
+        Err(Refused { why, cause, next }) => {
             shared.memory().era = next;
-            return never_up(why, hopeless);
+            return never_up(why, cause);
         }
     };
     shared.memory().era = link.era();
@@ -91,20 +94,23 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     let live = Arc::new(Live { back: Back::Mcp(Arc::clone(&mcp)), table: Default::default() });
     let listed = tokio::select! {
         () = stop.cancelled() => Err(None),
-        why = link.ended() => Err(Some((why, false))),
-        listed = list(&shared, &mcp) => listed.map_err(Some),
+        why = link.ended() => Err(Some((why, link.loss()))),
+        listed = list(&shared, &mcp) => listed.map_err(|unlisted| Some(match unlisted {
+            Unlisted::Lost(why) => (why, link.loss()),
+            Unlisted::Unusable(why, cause) => (why, cause),
+        })),
     };
     let (table, warnings) = match listed {
         Ok(listed) => listed,
         Err(lost) => {
             link.close(lost.is_none()).await;
-            return lost.map_or(End::Stopped, |(why, hopeless)| never_up(why, hopeless));
+            return lost.map_or(End::Stopped, |(why, cause)| never_up(why, cause));
         }
     };
     // Only now an interpreter has surely read its script: what stood in its place after the start may be what runs.
     if let Err(why) = link::as_allowed(shared.launch(), shared.env(), Moment::Listed).await {
         link.kill().await;
-        return never_up(format!("{why}; it was killed"), true);
+        return never_up(format!("{why}; it was killed"), Cause::Hopeless);
     }
     for warning in &warnings {
         tracing::warn!(pack = %shared.plan().pack, "{warning}");
@@ -114,9 +120,14 @@ pub(crate) async fn live(shared: Arc<Shared>, stop: CancellationToken) -> End {
     let up = UpUntilDropped::new(&shared, Arc::clone(&live));
     shared.tell(HostEvent::Up { tools: table.specs.to_vec(), warnings });
     let ended = serve(&shared, &live, &mcp, &mut link, &changed, &stop).await;
+    let (uptime, cause) = (begin.elapsed(), link.loss());
     drop(up);
-    link.close(ended.is_none()).await;
-    ended.map_or(End::Stopped, |why| End::Lost { why, uptime: begin.elapsed(), hopeless: false })
+    let Some(why) = ended else {
+        link.close(true).await;
+        return End::Stopped;
+    };
+    link.leave(shared.closing().clone()).await;
+    End::Lost { why, uptime, cause }
 }
 
 /// The life of an HTTP API's pack: once its document is read there is nothing that could end by itself.
@@ -127,13 +138,16 @@ async fn rest_live(shared: &Shared, plan: &RestPlan, stop: &CancellationToken) -
     };
     let (pack, warnings) = match opened {
         Ok(Ok(opened)) => opened,
-        Ok(Err(Refused { why, hopeless, .. })) => return End::Lost { why, uptime: Duration::ZERO, hopeless },
+        Ok(Err(Refused { why, cause, .. })) => return End::Lost { why, uptime: Duration::ZERO, cause },
         Err(_) => {
             let why = format!("its document was not read within {} s", shared.plan().init_timeout.as_secs());
-            return End::Lost { why, uptime: Duration::ZERO, hopeless: false };
+            return End::Lost { why, uptime: Duration::ZERO, cause: Cause::Away };
         }
     };
+    let mask = shared.mask();
     let table = pack.table();
+    let table = Table { specs: mask.specs(table.specs), ..table };
+    let warnings = warnings.into_iter().map(|warning| mask.owned(warning)).collect();
     let live = Arc::new(Live { back: Back::Rest(Box::new(pack)), table: Default::default() });
     live.table.store(Arc::new(table.clone()));
     let up = UpUntilDropped::new(shared, live);
@@ -190,7 +204,9 @@ async fn relist(shared: &Shared, live: &Live, mcp: &Mcp, changed: &Notify) {
             Ok(_) => {
                 tracing::debug!(pack = %shared.plan().pack, "its tools were announced as changed and are the same")
             }
-            Err((why, _)) => tracing::warn!(pack = %shared.plan().pack, "its changed tools cannot be read: {why}"),
+            Err(Unlisted::Lost(why) | Unlisted::Unusable(why, _)) => {
+                tracing::warn!(pack = %shared.plan().pack, "its changed tools cannot be read: {why}");
+            }
         }
         tokio::time::sleep(RELIST_EVERY.saturating_sub(begin.elapsed())).await;
     }
@@ -241,21 +257,37 @@ async fn readable(mcp: &Mcp, deadline: Instant) -> Vec<Reading> {
     futures_util::future::join_all(probes).await.concat()
 }
 
-/// All tools of the server. `Err`: why not, and whether another try alone cannot help.
-async fn list(shared: &Shared, mcp: &Mcp) -> Result<(Table, Vec<String>), (String, bool)> {
+/// Why a server's tools are not known.
+enum Unlisted {
+    /// It was lost meanwhile.
+    Lost(String),
+    /// What it says cannot be used.
+    Unusable(String, Cause),
+}
+
+/// All tools of the server.
+async fn list(shared: &Shared, mcp: &Mcp) -> Result<(Table, Vec<String>), Unlisted> {
     let plan = shared.plan();
     let mut defaults = serde_json::Value::Object(plan.default_args.clone());
-    env::expand_json(&mut defaults, "defaultArgs", &env::ambient()).map_err(|error| (error.to_string(), true))?;
+    env::expand_json(&mut defaults, "defaultArgs", &env::ambient())
+        .map_err(|error| Unlisted::Unusable(error.to_string(), Cause::Hopeless))?;
     let defaults = defaults.as_object().cloned().unwrap_or_default();
     let deadline = Instant::now() + plan.init_timeout;
-    let (readings, pages) = tokio::join!(readable(mcp, deadline), pages(mcp, deadline, plan.init_timeout));
-    let mut listing = pages.map_err(|why| (why, false))?;
+    let mask = shared.mask();
+    let (readings, pages) = tokio::join!(readable(mcp, deadline), pages(mcp, deadline, plan.init_timeout, &mask));
+    let mut listing = pages.map_err(|unlisted| match unlisted {
+        Unlisted::Lost(why) => Unlisted::Lost(mask.owned(why)),
+        Unlisted::Unusable(why, cause) => Unlisted::Unusable(mask.owned(why), cause),
+    })?;
     listing.offer(&readings);
-    Ok(listing.finish(plan, &defaults))
+    let (table, warnings) = listing.finish(plan, &defaults);
+    let warnings = warnings.into_iter().map(|warning| mask.owned(warning)).collect();
+    Ok((Table { specs: mask.specs(table.specs), ..table }, warnings))
 }
 
 /// All pages of its tools.
-async fn pages(mcp: &Mcp, deadline: Instant, limit: Duration) -> Result<Listing, String> {
+async fn pages(mcp: &Mcp, deadline: Instant, limit: Duration, mask: &Mask) -> Result<Listing, Unlisted> {
+    let unusable = |why: String| Unlisted::Unusable(why, Cause::Broken);
     let mut listing = Listing::default();
     let mut cursor: Option<String> = None;
     loop {
@@ -267,14 +299,20 @@ async fn pages(mcp: &Mcp, deadline: Instant, limit: Duration) -> Result<Listing,
                 return Ok(listing);
             }
             Ok(Reply::Error { code, message }) => {
-                let message = vance_shared::show::quoted(&message, 300);
-                return Err(format!("its tools/list failed: {message} (JSON-RPC error {code})"));
+                let message = vance_shared::show::quoted(&mask.text(&message), 300);
+                return Err(unusable(format!("its tools/list failed: {message} (JSON-RPC error {code})")));
             }
-            Ok(Reply::Lost { why, .. } | Reply::Refused(why)) => return Err(why),
-            Ok(Reply::Busy) => return Err("it does not read its input".to_owned()),
-            Err(_) => return Err(format!("no answer to tools/list within {} s", limit.as_secs_f64())),
+            Ok(Reply::Lost { why, .. }) => return Err(Unlisted::Lost(why)),
+            Ok(Reply::Refused(why)) => return Err(unusable(why)),
+            Ok(Reply::TooLarge { bytes }) => {
+                let most = crate::stdio::MAX_LINE_BYTES;
+                let why = format!("a page of its tools/list has {bytes} bytes in one line, expected at most {most}");
+                return Err(unusable(why));
+            }
+            Ok(Reply::Busy) => return Err(unusable("it does not read its input".to_owned())),
+            Err(_) => return Err(unusable(format!("no answer to tools/list within {} s", limit.as_secs_f64()))),
         };
-        cursor = listing.take(page.get())?;
+        cursor = listing.take(page.get()).map_err(unusable)?;
         if cursor.is_none() {
             return Ok(listing);
         }

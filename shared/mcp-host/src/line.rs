@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use vance_shared::mend;
 
 use crate::handle::Progress;
 
@@ -28,7 +29,7 @@ pub(crate) enum Inbound<'a> {
     Other(&'a RawValue),
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
@@ -55,12 +56,15 @@ struct ProgressParams<'a> {
     message: Option<String>,
 }
 
-/// The text of a line: half a character becomes U+FFFD, so that the rest of an answer survives.
+/// The text of a line: half a character and half a surrogate pair become U+FFFD, so that the rest of an answer survives.
 pub(crate) fn text_of(line: &[u8]) -> Cow<'_, str> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let line = line.trim_ascii();
     // Checked at many times the speed of the lossy way, which hardly any line needs.
-    std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed)
+    match std::str::from_utf8(line) {
+        Ok(text) => mend::surrogates(text),
+        Err(_) => Cow::Owned(mend::surrogates(&String::from_utf8_lossy(line)).into_owned()),
+    }
 }
 
 /// Reads a line. `None`: it holds no message.
@@ -101,6 +105,62 @@ fn message(whole: &str) -> Option<Inbound<'_>> {
     }
 }
 
+/// Whom a message answers that was too long to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addressee {
+    /// The request of this id.
+    Request(u64),
+    /// One of ours, as far as can be seen.
+    Unknown,
+    /// It is no answer.
+    Nobody,
+}
+
+/// What begin and end of a message tell: libraries write `id` before the result or behind it.
+pub(crate) fn addressee(begin: &[u8], end: &[u8]) -> Addressee {
+    let begin = text_of(begin);
+    if begin.starts_with('[') {
+        return Addressee::Unknown;
+    }
+    let Some(members) = begin.strip_prefix('{') else { return Addressee::Nobody };
+    let of_begin = first_members(members);
+    let end = String::from_utf8_lossy(end);
+    let end = end.rfind("\"id\"").map(|at| format!("{{{}", &end[at..])).unwrap_or_default();
+    let of_end: Envelope<'_> = serde_json::from_str(&end).unwrap_or_default();
+    if of_begin.method.is_some() || of_end.method.is_some() {
+        return Addressee::Nobody;
+    }
+    let id = of_begin.id.or(of_end.id).and_then(|id| lenient_id(id.get()));
+    id.map_or(Addressee::Unknown, Addressee::Request)
+}
+
+/// The members of an object up to the first one that does not end here.
+fn first_members(mut rest: &str) -> Envelope<'_> {
+    fn next<'a, T: Deserialize<'a>>(rest: &mut &'a str) -> Option<T> {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<T>();
+        let value = values.next()?.ok()?;
+        *rest = rest[values.byte_offset()..].trim_start();
+        Some(value)
+    }
+    let mut found = Envelope::default();
+    while let Some(key) = next::<Cow<'_, str>>(&mut rest)
+        && let Some(value) = rest.strip_prefix(':')
+    {
+        rest = value;
+        match key.as_ref() {
+            "method" => {
+                found.method = Some(key);
+                return found;
+            }
+            "id" => found.id = next(&mut rest),
+            _ if next::<serde::de::IgnoredAny>(&mut rest).is_none() => return found,
+            _ => {}
+        }
+        rest = rest.strip_prefix(',').unwrap_or_default();
+    }
+    found
+}
+
 /// `7`, `7.0` and `"7"` are all 7.
 fn lenient_id(text: &str) -> Option<u64> {
     let text = text.trim_matches('"');
@@ -131,6 +191,29 @@ mod tests {
     }
 
     #[test]
+    fn begin_and_end_of_a_long_message_tell_whom_it_answers() {
+        use Addressee::{Nobody, Request, Unknown};
+        let long = "x".repeat(100);
+        for (begin, end, want) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"a":"xx"#, "xx", Request(7)),
+            (r#" { "id" : "7" , "result" : {"id": 8, "a":"#, "xx", Request(7)),
+            (r#"{"result":{"id":8,"a":"xx"#, r#"xx"},"id":7,"jsonrpc":"2.0"}"#, Request(7)),
+            (r#"{"jsonrpc":"2.0","result":{"a":"xx"#, "xx\"},\"id\": 7.0} \r", Request(7)),
+            // Ids of something else.
+            (r#"{"jsonrpc":"2.0","result":{"a":"xx"#, r#"xx","id":8}}"#, Unknown),
+            (r#"{"jsonrpc":"2.0","result":{"a":"xx"#, r#"xx \"id\":8}"}}"#, Unknown),
+            (r#"{"result":"xx"#, r#"xx"id"}"#, Unknown),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":"xx"#, "xx", Nobody),
+            (r#"{"method":"m","params":"xx"#, "xx", Nobody),
+            (r#"{"params":"xx"#, r#"xx","id":7,"method":"m"}"#, Nobody),
+            (r#"[{"id":7,"result":"xx"#, "xx", Unknown),
+            (&long, &long, Nobody),
+        ] {
+            assert_eq!(addressee(begin.as_bytes(), end.as_bytes()), want, "{begin} ... {end}");
+        }
+    }
+
+    #[test]
     fn lines_are_told_apart() {
         for (line, want) in [
             (&br#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#[..], r#"result Some(7) {"a":1}"#),
@@ -140,6 +223,7 @@ mod tests {
             (br#"{"id":-7,"error":{"code":1}}"#, r#"error None {"code":1}"#),
             (br#"{"id":null,"error":{"code":1}}"#, r#"error None {"code":1}"#),
             (b"  {\"id\":1,\"result\":\"\xc3\"}\r", "result Some(1) \"\u{fffd}\""),
+            (br#"{"id":1,"result":"\ud83d"}"#, r#"result Some(1) "\ufffd""#),
             (b"\xEF\xBB\xBF{\"id\":1,\"result\":2}", "result Some(1) 2"),
             (br#"{"id":3,"method":"ping"}"#, "other 24"),
             (

@@ -13,8 +13,10 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use vance_shared::launch::{LaunchPlan, Transport, TrustedLaunch};
+use vance_supervise::near;
 
 use crate::auth::{HttpClient, LOGIN_WAIT, Session};
+use crate::budget::Cause;
 use crate::client::{Client, Listeners};
 use crate::conn::{Conn, Http};
 use crate::env;
@@ -24,10 +26,11 @@ use crate::flights::Flights;
 use crate::guard::{self, GuardedChild, Spawn, SpawnError};
 use crate::handle::HostEnv;
 use crate::http::{self, Endpoint};
+use crate::mask::Mask;
 use crate::people::People;
 use crate::reading::Readings;
 use crate::shared::Era;
-use crate::stderr::{LastWords, Secrets};
+use crate::stderr::LastWords;
 use crate::stdio::{self, Pipes};
 
 /// A server gets this long to end by itself after its input ended, before SIGTERM: most do, some never.
@@ -49,8 +52,8 @@ const HTTP_REQUESTS: usize = vance_shared::limits::INFLIGHT_CALLS;
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) why: String,
-    /// Another try alone cannot help.
-    pub(crate) hopeless: bool,
+    /// What another try would be worth.
+    pub(crate) cause: Cause,
     /// How to greet it next time.
     pub(crate) next: Era,
 }
@@ -63,7 +66,7 @@ pub(crate) struct Link {
 
 enum Body {
     Child { child: Box<GuardedChild>, pipes: Arc<Pipes>, last_words: LastWords },
-    Http { trouble: mpsc::Receiver<String> },
+    Http { trouble: mpsc::Receiver<String>, http: Http },
 }
 
 /// Whom to reach, and how.
@@ -79,12 +82,14 @@ pub(crate) struct Reach<'a> {
     /// Whom to ask.
     pub(crate) people: &'a People,
     pub(crate) flights: Arc<Flights>,
+    /// What its words must not show.
+    pub(crate) mask: Arc<Mask>,
 }
 
 /// Starts or connects, and greets, within the plan's `init_timeout`. If that fails, nothing is left of it.
 pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
     let Reach { plan, env, era, .. } = to;
-    let hopeless = |why: String| Refused { why, hopeless: true, next: era };
+    let hopeless = |why: String| Refused { why, cause: Cause::Hopeless, next: era };
     match &plan.transport {
         Transport::Stdio { argv, cwd, env: vars } => {
             let ambient = env::ambient();
@@ -97,7 +102,7 @@ pub(crate) async fn reach(to: Reach<'_>) -> Result<(Link, Conn), Refused> {
             as_allowed(to.launch, env, Moment::Before).await.map_err(hopeless)?;
             let mut child = guard::spawn(spawn).await.map_err(|error| Refused {
                 // A guard that does not start is this machine's trouble, and may pass.
-                hopeless: !matches!(error, SpawnError::Guard { .. }),
+                cause: if matches!(error, SpawnError::Guard { .. }) { Cause::Broken } else { Cause::Hopeless },
                 why: error.to_string(),
                 next: era,
             })?;
@@ -159,15 +164,15 @@ fn working_dir(plan: &LaunchPlan, env: &HostEnv, cwd: Option<&str>) -> Result<Pa
 }
 
 async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people, flights } = to;
-    let refused = |why: String, next| Refused { why, hopeless: false, next };
+    let Reach { launch: _, plan, env, era, changed, stop, people, flights, mask } = to;
+    let refused = |why: String, next| Refused { why, cause: Cause::Broken, next };
     let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(refused("its pipes are missing".to_owned(), era));
     };
-    let last_words = LastWords::follow(plan.pack.clone(), Secrets::of(plan, env.vault.as_deref()), errors);
-    let (pipes, sdk) = stdio::open(plan.pack.clone(), output, input);
-    let client = Client::new(plan.pack.clone(), env, people, flights, changed, Listeners::default());
+    let last_words = LastWords::follow(plan.pack.clone(), Arc::clone(&mask), errors);
+    let (pipes, sdk) = stdio::open(plan.pack.clone(), Arc::clone(&mask), output, input);
+    let client = Client::new(plan.pack.clone(), Arc::clone(&mask), env, people, flights, changed, Listeners::default());
     let greeted = in_time(plan.init_timeout, stop, greet(client, sdk, era)).await;
     let mut body = Body::Child { child: Box::new(child), pipes: Arc::clone(&pipes), last_words };
     let fault = match greeted {
@@ -189,7 +194,7 @@ async fn reach_child(to: Reach<'_>, mut child: GuardedChild) -> Result<(Link, Co
     let why = match fault {
         None => format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()),
         Some(_) if pipes.ended.is_cancelled() => body.ended().await,
-        Some(error) => format!("the handshake failed: {}", fault::handshake(&error)),
+        Some(error) => format!("the handshake failed: {}", fault::handshake(&error, &mask)),
     };
     body.close(SHORT_GRACE).await;
     Err(refused(why, next))
@@ -201,7 +206,7 @@ async fn reach_http(
     client: reqwest::Client,
     session: Option<Arc<Session>>,
 ) -> Result<(Link, Conn), Refused> {
-    let Reach { launch: _, plan, env, era, changed, stop, people, flights } = to;
+    let Reach { launch: _, plan, env, era, changed, stop, people, flights, mask } = to;
     let listeners = Listeners::default();
     let attempt = async || {
         let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
@@ -211,8 +216,15 @@ async fn reach_http(
         config.reinit_on_expired_session = false;
         let client = HttpClient::new(client.clone(), session.clone());
         let transport = StreamableHttpClientTransport::with_client(client, config);
-        let service =
-            Client::new(plan.pack.clone(), env, people, Arc::clone(&flights), Arc::clone(&changed), listeners.clone());
+        let service = Client::new(
+            plan.pack.clone(),
+            Arc::clone(&mask),
+            env,
+            people,
+            Arc::clone(&flights),
+            Arc::clone(&changed),
+            listeners.clone(),
+        );
         in_time(plan.init_timeout, stop, greet(service, transport, era)).await
     };
     let mut greeted = attempt().await;
@@ -224,31 +236,39 @@ async fn reach_http(
                 tracing::info!(pack = %plan.pack, issuer = login.issuer.as_deref().unwrap_or("-"), "logged in");
                 greeted = attempt().await;
             }
-            Ok(Err(fault)) => return Err(Refused { why: fault.to_string(), hopeless: true, next: era }),
+            Ok(Err(fault)) => return Err(Refused { why: fault.to_string(), cause: Cause::Hopeless, next: era }),
             Err(Late) => greeted = Err(Late),
         }
     }
-    let (why, fault) = match greeted {
+    let (why, fault, cause) = match greeted {
         Ok(Ok(running)) => {
             if let Some(session) = &session {
                 session.serve();
             }
             let (trouble, heard) = mpsc::channel(1);
-            let conn = Conn::Http(Http { peer: running.peer().clone(), listeners, trouble });
-            return Ok((Link { running, body: Body::Http { trouble: heard } }, conn));
+            let http = Http::new(running.peer().clone(), listeners, mask, trouble);
+            let body = Body::Http { trouble: heard, http: http.clone() };
+            return Ok((Link { running, body }, Conn::Http(http)));
         }
         Ok(Err(error)) if fault::is_refusal(&error) => {
             // Who is let in does not change by flights again.
-            return Err(Refused { why: fault::handshake(&error), hopeless: true, next: era });
+            return Err(Refused { why: fault::handshake(&error, &mask), cause: Cause::Hopeless, next: era });
         }
-        Ok(Err(error)) => (format!("the handshake failed: {}", fault::handshake(&error)), true),
-        Err(Late) => (format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64()), false),
+        Ok(Err(error)) => {
+            let cause = if fault::is_away(&error) { Cause::Away } else { Cause::Broken };
+            (format!("the handshake failed: {}", fault::handshake(&error, &mask)), true, cause)
+        }
+        Err(Late) => {
+            let why = format!("no answer to the handshake within {} s", plan.init_timeout.as_secs_f64());
+            (why, false, Cause::Away)
+        }
     };
     let next = match era {
+        _ if cause == Cause::Away && fault => era,
         Era::Ask if fault || plan.init_timeout <= SDK_DISCOVER_WAIT => Era::Initialize,
         Era::Ask | Era::Initialize | Era::Discover => Era::Ask,
     };
-    Err(Refused { why, hopeless: false, next })
+    Err(Refused { why, cause, next })
 }
 
 /// The time is over, or the attempt was given up.
@@ -318,6 +338,28 @@ impl Link {
         self.body.ended().await
     }
 
+    /// What it means that it ended by itself.
+    pub(crate) fn loss(&self) -> Cause {
+        match &self.body {
+            Body::Child { .. } => Cause::Broken,
+            Body::Http { .. } => Cause::Away,
+        }
+    }
+
+    /// It ended by itself. Requests that are still under way over HTTP have connections of their own, and are left to end: until
+    /// then, or until `closing`, something of it stays.
+    pub(crate) async fn leave(self, closing: CancellationToken) {
+        let Body::Http { http, .. } = &self.body else { return self.close(false).await };
+        let http = http.clone();
+        near(async move {
+            tokio::select! {
+                () = http.drained() => {}
+                () = closing.cancelled() => {}
+            }
+            self.close(false).await;
+        });
+    }
+
     /// Ends it at once: nothing that it still has to say or do is wanted. Returns when nothing of it is left.
     pub(crate) async fn kill(mut self) {
         self.body.close_after(Duration::ZERO, Duration::ZERO).await;
@@ -338,7 +380,7 @@ impl Link {
 impl Body {
     async fn ended(&mut self) -> String {
         match self {
-            Self::Http { trouble } => trouble.recv().await.unwrap_or_else(|| "the connection ended".to_owned()),
+            Self::Http { trouble, .. } => trouble.recv().await.unwrap_or_else(|| "the connection ended".to_owned()),
             Self::Child { child, pipes, last_words } => {
                 let exit = tokio::select! {
                     () = pipes.ended.cancelled() => tokio::time::timeout(EXIT_WAIT, child.wait()).await.ok(),

@@ -25,6 +25,7 @@ use vance_shared::launch::{Origin, TrustedLaunch};
 use vance_shared::names::SUBTOOL_SEPARATOR;
 
 use crate::addresses::Addresses;
+use crate::budget::Cause;
 use crate::env;
 use crate::handle::{CallRequest, HostEnv};
 use crate::link::Refused;
@@ -63,7 +64,10 @@ impl RestPack {
         launch: &TrustedLaunch,
         host: &HostEnv,
     ) -> Result<(Self, Vec<String>), Refused> {
-        let refused = |why: String, hopeless| Refused { why, hopeless, next: Default::default() };
+        let refused = |why: String, hopeless| {
+            let cause = if hopeless { Cause::Hopeless } else { Cause::Away };
+            Refused { why, cause, next: Default::default() }
+        };
         let ambient = env::ambient();
         let place = format!("pack {}", plan.pack);
         let settings = Settings::of(plan, &|text| {

@@ -11,14 +11,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use vance_shared::launch::TrustedLaunch;
+use vance_shared::launch::{Transport, TrustedLaunch};
 use vance_supervise::{
     Actor, ActorFutureExt, ActorRef, AsyncContext, Backoff, ChildSpec, Context, Exit, Handler, Intensity, Message,
     Restart, SupervisorSpec, WrapFuture,
 };
 
-use crate::budget::Verdict;
+use crate::budget::{Cause, Verdict};
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState, McpHandle};
 use crate::life::{End, live};
 use crate::people::People;
@@ -26,6 +27,8 @@ use crate::shared::Shared;
 
 /// Waits between restarts.
 const BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::from_secs(30) };
+/// The same where a try is one connection: who is back is found soon.
+const REMOTE_BACKOFF: Backoff = Backoff { first: Duration::ZERO, max: Duration::from_secs(10) };
 /// A stop: closing the session, the farewell, the grace of the tree, and some room.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 
@@ -53,8 +56,12 @@ pub fn server_with_people(
         .grace(STOP_GRACE)
         .says_why()
         .on_stop(&reference, || Stop);
+    let backoff = match &shared.plan().transport {
+        Transport::Stdio { .. } => BACKOFF,
+        Transport::Http { .. } | Transport::Rest(_) => REMOTE_BACKOFF,
+    };
     let spec =
-        SupervisorSpec::new(name).intensity(Intensity { max_restarts: u32::MAX, within }).backoff(BACKOFF).child(child);
+        SupervisorSpec::new(name).intensity(Intensity { max_restarts: u32::MAX, within }).backoff(backoff).child(child);
     (McpHandle(shared), spec)
 }
 
@@ -68,6 +75,7 @@ impl Drop for Kept {
 }
 
 fn stopped(shared: &Shared) {
+    shared.closing().cancel();
     if shared.state() != HostState::Stopped {
         shared.down(HostState::Stopped);
         shared.tell(HostEvent::Down { reason: "stopped".to_owned() });
@@ -99,11 +107,12 @@ impl McpServer {
                 stopped(&self.shared);
                 self.exit.normal(ctx);
             }
-            End::Lost { why, uptime, hopeless } => {
+            End::Lost { why, uptime, cause } => {
                 let pack = &self.shared.plan().pack;
+                let why = self.shared.mask().owned(why);
                 let verdict = {
                     let mut memory = self.shared.memory();
-                    let verdict = memory.budget.ended(uptime, hopeless, &self.shared.plan().restart);
+                    let verdict = memory.budget.ended(Instant::now(), uptime, cause, &self.shared.plan().restart);
                     memory.failed = verdict == Verdict::Failed;
                     verdict
                 };
@@ -135,7 +144,11 @@ impl Actor for McpServer {
         let ended = life.into_actor(self).map(|end, actor, ctx| match end {
             Ok(end) => actor.ended(end, ctx),
             Err(error) => actor.ended(
-                End::Lost { why: format!("a fault of the host: {error}"), uptime: Duration::ZERO, hopeless: false },
+                End::Lost {
+                    why: format!("a fault of the host: {error}"),
+                    uptime: Duration::ZERO,
+                    cause: Cause::Broken,
+                },
                 ctx,
             ),
         });

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio_util::sync::CancellationToken;
 use vance_shared::launch::{Auth, LaunchPlan, Transport, TrustedLaunch};
 
 use crate::auth::Store;
@@ -10,6 +11,7 @@ use crate::budget::Budget;
 use crate::conn::Conn;
 use crate::flights::Flights;
 use crate::handle::{EventSink, HostEnv, HostEvent, HostState};
+use crate::mask::Mask;
 use crate::people::People;
 use crate::reading::Readings;
 use crate::rest::RestPack;
@@ -65,10 +67,13 @@ pub(crate) struct Shared {
     events: EventSink,
     people: People,
     flights: Arc<Flights>,
+    mask: ArcSwap<Mask>,
     state: ArcSwap<HostState>,
     live: ArcSwapOption<Live>,
     /// A lock for form's sake: only the one actor's life at a time touches it.
     memory: Mutex<Memory>,
+    /// Cancelled when the server is to be gone for good, with what still runs in connections that it left behind.
+    closing: CancellationToken,
 }
 
 impl Shared {
@@ -80,9 +85,11 @@ impl Shared {
             events,
             people,
             flights: Arc::default(),
+            mask: ArcSwap::default(),
             state,
             live: ArcSwapOption::empty(),
             memory: Mutex::default(),
+            closing: CancellationToken::new(),
         }
     }
 
@@ -98,9 +105,24 @@ impl Shared {
         &self.env
     }
 
+    /// What its words must not show; of the values as they were when its life began.
+    pub(crate) fn mask(&self) -> Arc<Mask> {
+        self.mask.load_full()
+    }
+
+    /// A life begins: with the values as they are now.
+    pub(crate) fn look_up_values(&self) {
+        self.mask.store(Arc::new(Mask::of(self.plan(), &self.env)));
+    }
+
     /// Its calls that are under way.
     pub(crate) fn flights(&self) -> &Arc<Flights> {
         &self.flights
+    }
+
+    /// Cancelled when the server is to be gone for good.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
     }
 
     pub(crate) fn people(&self) -> &People {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use host::{Host, code_of, json_of, lives, run, text_of};
 use serde_json::json;
-use vance_mcp_host::{HostEvent, HostState};
+use vance_mcp_host::{HostEvent, HostState, MAX_LINE_BYTES};
 use vance_shared::call::Outcome;
 
 #[test]
@@ -59,8 +59,14 @@ fn a_host_that_panics_ends_its_server_and_starts_it_anew() {
             host.until("another start", |host| host.pids().len() == life).await;
             host.up().await;
             text_of(&host.call("echo", json!({})).await);
-            assert!(host.supervisor.strike("mcp:fake").await);
             let pids = host.pids();
+            // A call runs that will not end by itself: nobody can know what became of it.
+            let strikes = async {
+                host.until("it runs", |host| host.count("call wait") == life).await;
+                assert!(host.supervisor.strike("mcp:fake").await);
+            };
+            let (outcome, ()) = tokio::join!(host.call("wait", json!({})), strikes);
+            assert!(matches!(&outcome, Outcome::Unknown { .. }), "{outcome:?}");
             host.until("its processes are gone", |_| !pids.iter().any(|pid| lives(*pid))).await;
         }
         host.end().await;
@@ -140,15 +146,38 @@ fn half_a_character_costs_a_character() {
 }
 
 #[test]
-fn a_line_of_20_mib_fails_the_server_and_it_comes_back() {
+fn sloppy_json_costs_what_is_wrong_with_it_and_no_result() {
+    run(async {
+        let host = Host::of_fake(&[]);
+        host.up().await;
+        let structured = |outcome: &Outcome| match outcome {
+            Outcome::Done(result) => result.structured.as_ref().map(|raw| raw.value()),
+            other => panic!("{other:?}"),
+        };
+        let lone = host.call("lone", json!({})).await;
+        assert_eq!((text_of(&lone), structured(&lone)), ("a \u{fffd} b".to_owned(), Some(json!({"t": "\u{fffd}"}))));
+        let nan = host.call("nan", json!({})).await;
+        assert_eq!(structured(&nan), Some(json!({"n": null, "s": "NaN"})));
+        // Its deadline is a minute away.
+        let begin = Instant::now();
+        let Outcome::Failed { error, .. } = host.call("torn", json!({})).await else { panic!() };
+        assert!(error.message.starts_with("the server's answer is no JSON: "), "{}", error.message);
+        assert!(begin.elapsed() < Duration::from_secs(30), "it waited for {:?}", begin.elapsed());
+        host.end().await;
+    });
+}
+
+#[test]
+fn a_line_of_20_mib_fails_its_call_and_no_other() {
     run(async {
         let host = Host::of_fake(&[]);
         host.up().await;
         let outcome = host.call("long", json!({})).await;
-        assert!(matches!(&outcome, Outcome::Unknown { reason } if reason.contains("16 MiB")), "{outcome:?}");
-        host.until("a second start", |host| host.pids().len() == 2).await;
-        host.up().await;
+        let Outcome::Failed { error, .. } = &outcome else { panic!("{outcome:?}") };
+        assert_eq!(error.code, "result_too_large");
+        assert!(error.message.contains(&MAX_LINE_BYTES.to_string()), "{}", error.message);
         text_of(&host.call("echo", json!({})).await);
+        assert_eq!(host.pids().len(), 1, "it was not started again");
         host.end().await;
     });
 }

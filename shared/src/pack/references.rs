@@ -76,11 +76,7 @@ fn check_secrets(text: &str, place: &str, line: u32, report: &Report<'_>) {
     match (report.origin, secrets::names(text)) {
         (_, Ok(names)) if names.is_empty() => {}
         (Origin::Server, Ok(_)) => {}
-        (Origin::Server, Err(name)) => {
-            let shown = crate::show::quoted(name, 40);
-            let expected = "expected {{secret:NAME}} with a name of [A-Za-z0-9_.-]";
-            report.problems.add(line, format!("{place} names the secret {shown}, {expected}"));
-        }
+        (Origin::Server, Err(bad)) => report.problems.add(line, format!("{place} {bad}")),
         (Origin::Global | Origin::Project, _) => report.problems.add(
             line,
             format!("{place}: {{{{secret:NAME}}}} is for the server packs of a Brain; use ${{env:NAME}} here"),
@@ -89,7 +85,7 @@ fn check_secrets(text: &str, place: &str, line: u32, report: &Report<'_>) {
 }
 
 fn no_secrets(text: &str, place: &str, line: u32, report: &Report<'_>) {
-    if text.contains(secrets::OPEN) {
+    if secrets::mentions(text) {
         report.problems.add(
             line,
             format!("{place} takes no {{{{secret:NAME}}}}; it works in `env`, `headers` and `auth` of server packs"),

@@ -644,7 +644,8 @@ fn secrets_are_for_what_a_server_pack_sends_and_for_nothing_else() {
     }
     for (text, want) in [
         (stdio("\"env\": {\"A\": \"{{secret:a b}}\"}"), "names the secret 'a b'"),
-        (stdio("\"env\": {\"A\": \"{{secret:A\"}"), "expected {{secret:NAME}}"),
+        (stdio("\"env\": {\"A\": \"{{secret:A\"}"), "needs a `}}` behind its name"),
+        (stdio("\"env\": {\"A\": \"{{ secret:A }}\"}"), "`A` in `env` has blanks in {{secret:A}}; write {{secret:A}}"),
         (stdio("\"defaultArgs\": {\"a\": [\"{{secret:A}}\"]}"), "`defaultArgs` takes no {{secret:NAME}}"),
         (stdio("\"cwd\": \"/{{secret:A}}\""), "takes no {{secret:NAME}}"),
         (http("\"url\": \"https://h/{{secret:A}}\""), "takes no {{secret:NAME}}"),

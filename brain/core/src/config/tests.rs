@@ -111,7 +111,14 @@ fn a_credential_is_resolved_late_and_never_shown() {
         (Some("BRAVE"), Err("the secret BRAVE is not set".to_owned()))
     );
     assert_eq!(key.resolve(|_| None, |name| Ok(format!("of {name}"))).as_deref(), Ok("of BRAVE"));
-    for bad in ["x{{secret:A}}", "{{secret:A}}{{secret:B}}", "{{secret:a b}}", "{{secret:A"] {
-        assert!(Secret::parse(bad).unwrap_err().contains("{{secret:NAME}} alone"), "{bad}");
+    for (bad, why) in [
+        ("x{{secret:A}}", "{{secret:NAME}} alone"),
+        ("{{secret:A}}{{secret:B}}", "{{secret:NAME}} alone"),
+        ("{{secret:a b}}", "names the secret 'a b'"),
+        ("{{secret:A", "without its end"),
+        ("{{ secret:A }}", "write {{secret:A}} without any"),
+    ] {
+        let said = Secret::parse(bad).unwrap_err();
+        assert!(said.contains(why), "{bad}: {said}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use vance_mcp_host::{CallRequest, HostEnv, HostEvent, HostState, McpHandle, People, server_with_people};
+use vance_mcp_host::{CallRequest, HostEnv, HostEvent, HostState, McpHandle, People, Vault, server_with_people};
 use vance_shared::call::Outcome;
 use vance_shared::ids::CallId;
 use vance_shared::json::Raw;
@@ -89,12 +89,28 @@ impl Host {
         people: People,
         guard: Option<&Path>,
     ) -> Host {
+        Self::start_whole(launch, dir, people, guard, None)
+    }
+
+    /// Of a Brain, with its vault.
+    pub(crate) fn with_vault(plan: LaunchPlan, vault: Arc<dyn Vault>) -> Host {
+        let (launch, dir) = (TrustedLaunch::own_home(plan).unwrap(), tempfile::tempdir().unwrap());
+        Self::start_whole(launch, dir, People::default(), None, Some(vault))
+    }
+
+    fn start_whole(
+        launch: TrustedLaunch,
+        dir: tempfile::TempDir,
+        people: People,
+        guard: Option<&Path>,
+        vault: Option<Arc<dyn Vault>>,
+    ) -> Host {
         let env = HostEnv {
             state_dir: dir.path().join("state"),
             logins_dir: dir.path().join("state"),
             packs_dir: Default::default(),
             read_file: None,
-            vault: None,
+            vault,
             project_dir: Some(dir.path().join("the project")),
             guard_program: guard.unwrap_or(Path::new(env!("CARGO_BIN_EXE_mcp-host-probe"))).to_owned(),
             client_name: "vancetope".into(),
