@@ -46,6 +46,9 @@ pub use outgoing::ReadFile;
 use send::{Incoming, Limits, Lost, Outgoing, Sender};
 use tokens::Keeper;
 
+/// Why a pack without tools does not load.
+const NO_TOOLS: &str = "its document has no operation that could be a tool (`include` and `exclude` counted)";
+
 /// An API whose document was read.
 pub(crate) struct RestPack {
     api: Api,
@@ -95,7 +98,7 @@ impl RestPack {
             ));
         }
         if tools == 0 {
-            return Err(refused("its document has no operation that could be a tool".to_owned(), true));
+            return Err(refused(NO_TOOLS.to_owned(), true));
         }
         let addresses = match (plan.allow_private_network, plan.origin) {
             (true, Origin::Global | Origin::Server) => Addresses::anywhere(),

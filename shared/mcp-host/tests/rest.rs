@@ -233,6 +233,35 @@ fn without_its_network_a_pack_uses_the_copy_of_the_last_time_and_says_so() {
 }
 
 #[test]
+fn what_is_no_document_does_not_take_the_place_of_the_copy_of_the_last_time() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let api = Api::start(dir.path());
+        let mut host = start(&api, json!({}), dir);
+        host.up().await;
+        for what in ["page", "empty", "page"] {
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", api.port)).unwrap();
+            std::io::Write::write_all(&mut stream, format!("GET /from-now-on/{what} HTTP/1.0\r\n\r\n").as_bytes())
+                .unwrap();
+            host.until("the change", |_| !api.requests(&format!("/from-now-on/{what} ")).is_empty()).await;
+            let Host { supervisor, dir, .. } = host;
+            supervisor.shutdown().await;
+            host = start(&api, json!({}), dir);
+            host.up().await;
+            let said = host.events().into_iter().any(|event| match event {
+                HostEvent::Up { warnings, .. } => {
+                    warnings.iter().any(|w| w.contains("the copy of the last time is used"))
+                }
+                _ => false,
+            });
+            assert!(said, "{what}: {:?}", host.events());
+            assert_eq!(code(&call(&host, "plain", json!({})).await), "done", "{what}");
+        }
+        host.end().await;
+    });
+}
+
+#[test]
 fn a_document_with_another_hash_than_the_pack_says_is_refused() {
     run(async {
         let dir = tempfile::tempdir().unwrap();

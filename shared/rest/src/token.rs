@@ -123,6 +123,9 @@ pub fn read(status: u16, body: &[u8], now: u64) -> Result<Token, Fault> {
     let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     match text("access_token").filter(|token| !token.is_empty()) {
+        Some(access) if (200..300).contains(&status) && !access.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err(Code::AuthFailed.fault("the token endpoint gave a token with characters that no header can carry"))
+        }
         Some(access) if (200..300).contains(&status) => {
             let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
             let lasts = value.get("expires_in").and_then(number).unwrap_or(USUAL_SECONDS);
@@ -202,6 +205,7 @@ mod tests {
             (400, &b"{\"error\": \"invalid_client\", \"hint\": \"s3cret\"}"[..], "HTTP 400 ('invalid_client')"),
             (200, b"{}", "HTTP 200 instead"),
             (500, b"<html>", "HTTP 500 instead"),
+            (200, b"{\"access_token\": \"s3cret\\r\\nX: y\"}", "no header can carry"),
             (401, b"{\"access_token\": \"x\"}", "HTTP 401 instead"),
         ] {
             let fault = read(status, body, 0).unwrap_err();

@@ -82,7 +82,11 @@ fn from_file(plan: &RestPlan, launch: Option<&TrustedLaunch>, folder: &Path, fil
     if let Some((wanted, first)) = wanted {
         check_pin(wanted, first.sha256)?;
     }
-    Ok(Read { document: read.document, warning: None })
+    let warning = read.missing.first().map(|first| {
+        let count = read.missing.len();
+        format!("{count} file(s) that its document refers to are not used, and what needs them is left out or stays open; the first: {first}")
+    });
+    Ok(Read { document: read.document, warning })
 }
 
 fn check_pin(wanted: &str, is: Digest) -> Result<(), Failed> {
@@ -100,35 +104,41 @@ async fn fetched(plan: &RestPlan, address: &str, host: &HostEnv) -> Result<Read,
     let url = Url::parse(address).map_err(|error| Failed::for_good(format!("`specUrl`: {error}")))?;
     let copy = copy_of(&host.state_dir, plan, address);
     let pin = plan.spec_sha256.clone();
-    match fetch(plan, url.clone(), host).await {
-        Ok(body) => {
-            blocking(move || {
-                if let Some(pin) = &pin {
-                    check_pin(pin, Digest::of(&body))?;
-                }
-                let document =
-                    Document::parse(&body, Some(url)).map_err(|error| Failed::for_good(error.to_string()))?;
+    let fetched = fetch(plan, url.clone(), host).await;
+    blocking(move || {
+        let fetched = fetched.map_err(|why| Failed { why, hopeless: false });
+        let failed = match fetched.and_then(|body| Ok((usable(&body, &url, pin.as_deref())?, body))) {
+            Ok((document, body)) => {
                 if let Err(error) = keep(&copy, &body) {
                     tracing::warn!("a copy of the document for times without a network was not kept: {error}");
                 }
-                Ok(Read { document, warning: None })
-            })
-            .await
+                return Ok(Read { document, warning: None });
+            }
+            Err(failed) => failed,
+        };
+        // A page of a network that wants a login is no document either.
+        match kept(&copy).ok().and_then(|body| usable(&body, &url, pin.as_deref()).ok()) {
+            Some(document) => {
+                let warning = Some(format!("{}; the copy of the last time is used", failed.why));
+                Ok(Read { document, warning })
+            }
+            None => Err(failed),
         }
-        Err(why) => {
-            blocking(move || {
-                let failed = |_| Failed { why: why.clone(), hopeless: false };
-                let body = kept(&copy).map_err(failed)?;
-                if let Some(pin) = &pin {
-                    check_pin(pin, Digest::of(&body))?;
-                }
-                let document =
-                    Document::parse(&body, Some(url)).map_err(|_| failed(std::io::ErrorKind::InvalidData.into()))?;
-                let warning = format!("{why}; the copy of the last time is used");
-                Ok(Read { document, warning: Some(warning) })
-            })
-            .await
-        }
+    })
+    .await
+}
+
+/// A document that is what the pack pins, and that describes something.
+fn usable(body: &[u8], url: &Url, pin: Option<&str>) -> Result<Document, Failed> {
+    if let Some(pin) = pin {
+        check_pin(pin, Digest::of(body))?;
+    }
+    let later = |why: String| Failed { why, hopeless: false };
+    let document = Document::parse(body, Some(url.clone())).map_err(|error| later(error.to_string()))?;
+    let paths = document.root().get("paths").and_then(serde_json::Value::as_object);
+    match paths.is_some_and(|paths| paths.values().any(serde_json::Value::is_object)) {
+        true => Ok(document),
+        false => Err(later("its document has no operations".to_owned())),
     }
 }
 

@@ -16,10 +16,15 @@ use crate::files::open;
 /// Where the packs of a project are, below it.
 const PROJECT_PACKS: &str = ".vancetope/foot-tools";
 
+/// Files that are looked for in vain: more is no document that was moved, but a wrong one.
+const MAX_UNREAD: usize = 64;
+
 /// A document as it was read, with the hash of each file that is in it.
 pub(super) struct Local {
     pub(super) document: Document,
     pub(super) hashes: Vec<FileHash>,
+    /// Why files that it refers to are not in it.
+    pub(super) missing: Vec<String>,
 }
 
 /// The folder of a pack's file.
@@ -30,25 +35,29 @@ pub(super) fn folder(origin: Origin, project: Option<&Path>, packs: &Path) -> Pa
     }
 }
 
-/// Reads a document and the files that it refers to.
+/// Reads a document and the files that it refers to. One that cannot be read costs what needs it, and no more.
 pub(super) fn read(folder: &Path, file: &str, origin: Origin) -> Result<Local, String> {
     let (mut hashes, mut files) = (Vec::new(), Vec::<(String, Value)>::new());
+    let mut unread: Vec<(String, String)> = Vec::new();
     let path = folder.join(file);
     // References are seen from the document's own folder.
     let beside = path.parent().map_or_else(|| folder.to_owned(), Path::to_owned);
     let root = value(&path, folder, origin, &mut hashes)?;
     loop {
-        let missing = missing_files(&root, &files);
-        if missing.is_empty() {
+        let mut missing = missing_files(&root, &files);
+        missing.retain(|name| unread.iter().all(|(known, _)| known != name));
+        if missing.is_empty() || unread.len() > MAX_UNREAD {
             break;
         }
         for name in missing {
-            let read = value(&beside.join(&name), &beside, origin, &mut hashes)?;
-            files.push((name, read));
+            match value(&beside.join(&name), &beside, origin, &mut hashes) {
+                Ok(read) => files.push((name, read)),
+                Err(why) => unread.push((name, why)),
+            }
         }
     }
     let document = Document::with_files(root, files, None).map_err(|error| error.to_string())?;
-    Ok(Local { document, hashes })
+    Ok(Local { document, hashes, missing: unread.into_iter().map(|(_, why)| why).collect() })
 }
 
 fn value(path: &Path, below: &Path, origin: Origin, hashes: &mut Vec<FileHash>) -> Result<Value, String> {

@@ -14,7 +14,9 @@ use vance_shared::launch::{LaunchPlan, Origin, Transport, TrustedLaunch};
 use vance_shared::names::SUBTOOL_SEPARATOR;
 use vance_shared::tool::ToolSpec;
 
+use super::NO_TOOLS;
 use super::document::{self, Read};
+use super::outgoing::outgoing;
 use crate::env;
 use crate::handle::HostEnv;
 
@@ -30,6 +32,8 @@ pub struct Looked {
     pub skipped: Vec<Skipped>,
     /// What is odd.
     pub warnings: Vec<String>,
+    /// Why the pack does not load although its document was read.
+    pub problem: Option<String>,
 }
 
 /// Reads the document of a `rest_api` pack and lists what comes of it. The document of the user's own pack is fetched; that of a project's pack is
@@ -50,7 +54,9 @@ fn looked(read: Read, plan: &RestPlan) -> Looked {
     let api = Api::load(read.document, plan);
     let mut warnings: Vec<String> = read.warning.into_iter().collect();
     warnings.extend(api.warnings().iter().cloned());
-    Looked { tools: exposure::tools(&api), skipped: api.skipped().to_vec(), warnings }
+    let tools = exposure::tools(&api);
+    let problem = tools.is_empty().then(|| NO_TOOLS.to_owned());
+    Looked { tools, skipped: api.skipped().to_vec(), warnings, problem }
 }
 
 /// The request that a call would send, as `{"method", "url", "headers", "body"}`. Nothing is sent, and no token is asked for. `None`: the pack is no
@@ -89,7 +95,13 @@ async fn built(
             let tokens: BTreeMap<String, String> =
                 needs.into_iter().map(|need| (need.key, NO_TOKEN.to_owned())).collect();
             let context = Context { settings: &settings, tokens: &tokens, files: Files::Planned, call_id: None };
-            Ok(request::build(&api, operation, &arguments, context)?.to_json())
+            let request = request::build(&api, operation, &arguments, context)?;
+            let shown = request.to_json();
+            // As for a call: whether the files may be read, and are there.
+            if host.read_file.is_some() {
+                outgoing(request, host.read_file.as_ref()).await?;
+            }
+            Ok(shown)
         }
     }
 }

@@ -36,14 +36,16 @@ pub(super) async fn outgoing(request: Request, read: Option<&ReadFile>) -> Resul
         let (name, value) = header(name, value).map_err(|why| Code::InvalidArgument.fault(why))?;
         headers.append(name, value);
     }
+    // What of all files and texts has room yet: looked at after each file, so that no more than one is read in vain.
+    let mut room = MAX_BODY_BYTES;
     let body = match request.body {
         Payload::None => None,
         Payload::Json(text) | Payload::Text(text) => Some(text.into_bytes()),
-        Payload::Data(data) => Some(bytes(data, read).await?),
+        Payload::Data(data) => Some(bytes(data, read, &mut room).await?),
         Payload::Multipart(parts) => {
             let mut read_parts = Vec::with_capacity(parts.len());
             for Part { name, filename, content_type, data } in parts {
-                let data = bytes(data, read).await?;
+                let data = bytes(data, read, &mut room).await?;
                 read_parts.push(Piece { name, filename, content_type, data });
             }
             let (kind, body) = multipart(&read_parts);
@@ -63,12 +65,14 @@ fn too_large() -> Fault {
     Code::InvalidArgument.fault(format!("the request has more than {MAX_BODY_BYTES} bytes"))
 }
 
-async fn bytes(data: Data, read: Option<&ReadFile>) -> Result<Vec<u8>, Fault> {
-    match (data, read) {
-        (Data::Bytes(bytes), _) => Ok(bytes),
-        (Data::Path(path), Some(read)) => (read.0)(path).await,
-        (Data::Path(_), None) => Err(Code::FileAccess.fault("files of this machine are not read here")),
-    }
+async fn bytes(data: Data, read: Option<&ReadFile>, room: &mut usize) -> Result<Vec<u8>, Fault> {
+    let bytes = match (data, read) {
+        (Data::Bytes(bytes), _) => bytes,
+        (Data::Path(path), Some(read)) => (read.0)(path).await?,
+        (Data::Path(_), None) => return Err(Code::FileAccess.fault("files of this machine are not read here")),
+    };
+    *room = room.checked_sub(bytes.len()).ok_or_else(too_large)?;
+    Ok(bytes)
 }
 
 struct Piece {
@@ -123,6 +127,31 @@ fn quoted(name: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn files_are_read_until_they_are_too_much_and_no_further() {
+        let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let reads = Arc::clone(&count);
+        let read = ReadFile(Arc::new(move |_| {
+            reads.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Box::pin(async { Ok(vec![0; 30 * 1024 * 1024]) })
+        }));
+        let part = |n: usize| Part {
+            name: n.to_string(),
+            filename: None,
+            content_type: None,
+            data: Data::Path(format!("file-{n}")),
+        };
+        let request = Request {
+            method: "POST".to_owned(),
+            url: "https://a.example/".parse().unwrap(),
+            headers: Vec::new(),
+            body: Payload::Multipart((0..10).map(part).collect()),
+        };
+        let fault = outgoing(request, Some(&read)).await.err().unwrap();
+        assert!(fault.message.contains("more than 67108864 bytes"), "{}", fault.message);
+        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 3);
+    }
 
     #[test]
     fn no_part_and_no_name_ends_a_form_early() {

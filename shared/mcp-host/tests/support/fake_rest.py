@@ -65,7 +65,11 @@ class Api(BaseHTTPRequestHandler):
             with open(ledger_path, "a") as ledger:
                 ledger.write(f"{self.command} {path} {detail}\n")
         name = path.rsplit("/", 1)[-1]
-        if path == "/spec.json":
+        if path == "/spec.json" and seen.get("/from-now-on/empty"):
+            self.answer(200, {"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "paths": {}})
+        elif path == "/spec.json" and seen.get("/from-now-on/page"):
+            self.answer(200, b"<html>please log in</html>", content_type="text/html")
+        elif path == "/spec.json":
             port = self.server.server_address[1]
             flow = {"clientCredentials": {"tokenUrl": f"http://127.0.0.1:{port}/token", "scopes": {}}}
             spec = {

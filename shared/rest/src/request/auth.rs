@@ -67,6 +67,12 @@ pub(super) fn apply(
 ) -> Result<(), Fault> {
     for apply in wanted(api, operation, context.settings)? {
         match apply {
+            Apply::Header(name, value) if name.eq_ignore_ascii_case("cookie") => {
+                for pair in value.split(';').map(str::trim).filter(|pair| !pair.is_empty()) {
+                    style::without(cookies, pair.split('=').next().unwrap_or_default());
+                    cookies.push(pair.to_owned());
+                }
+            }
             Apply::Header(name, value) => drop(headers.insert(name.to_ascii_lowercase(), value)),
             Apply::Query(name, value) => {
                 if base.query().into_iter().flat_map(style::pairs).any(|part| style::is_named(part, &name)) {
@@ -150,6 +156,11 @@ fn one(api: &Api, name: &str, given: &Given, scheme: &Scheme, scopes: &[String])
             match place {
                 Place::Query => Ok(Apply::Query(name.clone(), value)),
                 Place::Cookie => Ok(Apply::Cookie(name.clone(), value)),
+                Place::Header | Place::Path | Place::QueryString if is_the_clients(name) => Err(Code::AuthFailed
+                    .fault(format!(
+                        "the document puts a credential into the header {}, which belongs to the connection",
+                        quoted(name, 60)
+                    ))),
                 Place::Header | Place::Path | Place::QueryString => header(name, value),
             }
         }
@@ -171,6 +182,13 @@ fn one(api: &Api, name: &str, given: &Given, scheme: &Scheme, scopes: &[String])
             Ok(Apply::Token(need(api, name, oauth, None, scopes)?))
         }
     }
+}
+
+/// Headers that say how a request travels: a credential in their place would change where it ends, or who reads it.
+fn is_the_clients(name: &str) -> bool {
+    const CLIENTS: [&str; 8] =
+        ["connection", "content-length", "content-type", "expect", "host", "te", "transfer-encoding", "upgrade"];
+    CLIENTS.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 fn header(name: &str, value: String) -> Result<Apply, Fault> {

@@ -394,6 +394,24 @@ fn no_argument_takes_the_place_of_a_credential_however_it_is_written() {
 }
 
 #[test]
+fn a_credential_in_a_header_of_the_document_stays_beside_cookies_and_out_of_the_connection() {
+    let of = |header: &str| {
+        let mut document = get(json!({"parameters": [{"name": "c", "in": "cookie", "schema": {"type": "string"}}]}));
+        document["components"] =
+            json!({"securitySchemes": {"Key": {"type": "apiKey", "in": "header", "name": header}}});
+        document["security"] = json!([{"Key": []}]);
+        let mut plan = plan();
+        plan.auth = RestAuth::Schemes([("Key".to_owned(), Credential::Value("sid=k; n=1".to_owned()))].into());
+        let (api, settings) = load(document, &plan);
+        built_with(&api, &settings, &json!({"c": "x"}), &[])
+    };
+    assert!(of("Cookie").unwrap().headers.contains(&("cookie".to_owned(), "c=x; sid=k; n=1".to_owned())));
+    for header in ["Host", "transfer-encoding"] {
+        assert_eq!(of(header).unwrap_err().code, "auth_failed", "{header}");
+    }
+}
+
+#[test]
 fn values_put_together_make_no_dot_segment_either() {
     let parameter = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}});
     let (api, settings) =
