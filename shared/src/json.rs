@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::mend;
+
 /// One JSON value as its text. Clones share the text. A box within, because a text that comes in one would have to be copied
 /// to be shared without it.
 #[derive(Clone)]
@@ -43,9 +45,10 @@ impl Raw {
         serde_json::from_str(self.get())
     }
 
-    /// Parses into a tree. A `Raw` is valid JSON by construction; what serde_json cannot hold (nesting beyond its limit) becomes `null`.
+    /// Parses into a tree. A `Raw` is valid JSON by construction; half surrogate pairs become U+FFFD, and what serde_json cannot hold
+    /// ([`mend::unreadable`]) becomes `null`.
     pub fn value(&self) -> Value {
-        self.to().unwrap_or(Value::Null)
+        self.to().or_else(|_| serde_json::from_str(&mend::surrogates(self.get()))).unwrap_or(Value::Null)
     }
 }
 

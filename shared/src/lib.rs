@@ -9,6 +9,7 @@ pub mod ids;
 pub mod json;
 pub mod launch;
 pub mod limits;
+pub mod mend;
 pub mod names;
 pub mod pack;
 pub mod question;
