@@ -143,6 +143,13 @@ async fn it_is_answered_at_the_prompt_of_another_client() -> anyhow::Result<()> 
     terminal.types("2\n");
     tree.until("a", "completed").await?;
     assert_eq!(place.answers("three")?, [json!({"action": "decline"})]);
+    // No client is expected in an autonomous session, so its owner's others are asked.
+    let yaml = "mode: autonomous\ntasks:\n- {id: a, steps: [{call: srv__ask, with: {name: night}}]}\n";
+    let tree = place.api.submit(yaml).await?;
+    terminal.shows("What about night?");
+    fills_in(&mut terminal, "blue", "1");
+    tree.until("a", "completed").await?;
+    assert_eq!(place.answers("night")?, [heard("blue", 1)]);
     assert!(!place.foot.log().contains("elicit"), "nobody sits there: {}", place.foot.log());
     Ok(())
 }
@@ -414,6 +421,15 @@ async fn whoever_calls_through_the_brain_at_a_terminal_is_asked_there() -> anyho
     let (exit, rows) = terminal.leaves();
     assert_eq!(exit, 0, "{rows:#?}");
     assert_eq!(place.answers("typed")?, [heard("red", 8)]);
+    // Answered elsewhere: the prompt does not hold up the call.
+    let terminal = Terminal::start(call(true)?);
+    terminal.shows("The server of 'toy__ask' asks");
+    terminal.shows("[1] answer  [2] decline \u{203a}");
+    let id = place.open_question().await?["id"].as_str().context("id")?.to_owned();
+    assert_eq!(place.api.post(&format!("/api/v1/questions/{id}/answer"), &accept("blue", 4)).await?.0, 200);
+    let (exit, rows) = terminal.leaves();
+    assert!(exit == 0 && rows.iter().any(|row| row.contains("heard {")), "{rows:#?}");
+    assert_eq!(place.answers("typed")?, [heard("red", 8), heard("blue", 4)]);
     let mut piped = call(false)?;
     piped.stdin(std::process::Stdio::null());
     #[allow(clippy::disallowed_methods)]

@@ -36,7 +36,7 @@ mod person;
 mod prompt;
 mod terminal;
 use elicit::Form;
-pub(super) use person::{Reply, hidden, person};
+pub(super) use person::{Over, Reply, hidden, person, person_until};
 use prompt::Answer;
 use terminal::{Heard, Terminal};
 

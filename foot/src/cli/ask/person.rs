@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
@@ -24,17 +26,30 @@ pub(in crate::cli) enum Reply {
     Nothing,
 }
 
+/// Takes a question back, once it is true.
+pub(in crate::cli) type Over = Arc<AtomicBool>;
+
 /// Asks.
 pub(in crate::cli) async fn person(context: &Context, text: &str, choices: &str) -> Result<Reply, Failure> {
-    ask(context, text, choices, false).await
+    person_until(context, text, choices, &Over::default()).await
+}
+
+/// The same, until the question is taken back.
+pub(in crate::cli) async fn person_until(
+    context: &Context,
+    text: &str,
+    choices: &str,
+    over: &Over,
+) -> Result<Reply, Failure> {
+    ask(context, text, choices, false, over).await
 }
 
 /// Asks for what must not be seen.
 pub(in crate::cli) async fn hidden(context: &Context, prompt: &str) -> Result<Reply, Failure> {
-    ask(context, "", prompt, true).await
+    ask(context, "", prompt, true, &Over::default()).await
 }
 
-async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result<Reply, Failure> {
+async fn ask(context: &Context, text: &str, choices: &str, hide: bool, over: &Over) -> Result<Reply, Failure> {
     let stage = context.screen.stage();
     let streams = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if context.general.json || !stage.is_own() || !streams || context.dumb() {
@@ -48,12 +63,12 @@ async fn ask(context: &Context, text: &str, choices: &str, hide: bool) -> Result
         return Ok(Reply::Nobody);
     }
     let stage = stage.clone();
-    let (text, choices) = (text.to_owned(), choices.to_owned());
+    let (text, choices, over) = (text.to_owned(), choices.to_owned(), Arc::clone(over));
     // Ctrl-C is counted on the thread that waits here.
     let heard = tokio::task::spawn_blocking(move || {
         let _quiet = stage.question();
         let _unseen = if hide { Some(Unseen::from_now(echo)?) } else { None };
-        let heard = terminal.ask(&text, &choices, &mut || false);
+        let heard = terminal.ask(&text, &choices, &mut || over.load(Ordering::Relaxed));
         if hide || !matches!(heard, Heard::Line(_) | Heard::TooLong) {
             // The person's own line break was not shown, or never came.
             terminal.say("");

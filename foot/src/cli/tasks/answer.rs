@@ -9,7 +9,7 @@ use vance_shared::show::plain;
 
 use crate::api::{Brain, OpenQuestion, TaskAnswer, TaskQuestion};
 use crate::cli::ask::form::{self, Field};
-use crate::cli::ask::{Reply, person};
+use crate::cli::ask::{Over, Reply, person_until};
 use crate::cli::context::Context;
 use crate::cli::failure::{EXIT_OK, Failure};
 use crate::cli::screen::Screen;
@@ -47,7 +47,7 @@ pub(super) async fn answer(
     values: &[String],
 ) -> Result<(), Failure> {
     let question = brain.task(id).await?.value.question;
-    let answer = said(context, question.as_ref(), "The task's tool asks", action, values).await?;
+    let answer = said(context, question.as_ref(), "The task's tool asks", action, values, &Over::default()).await?;
     let asked = question.map(|question| question.id);
     brain.answer_question(id, &TaskAnswer { question: asked, ..answer }).await?;
     Ok(())
@@ -64,7 +64,7 @@ pub(super) async fn answer_call(
     let open = brain.questions().await?.value.questions;
     let open = open.into_iter().find(|open| open.question.id == *id);
     let question = open.as_ref().map(|open| &open.question);
-    let answer = said(context, question, &who(open.as_ref()), action, values).await?;
+    let answer = said(context, question, &who(open.as_ref()), action, values, &Over::default()).await?;
     let body = brain.answer_one(id, &answer).await?;
     if context.screen.json {
         context.screen.raw(&body)?;
@@ -75,8 +75,13 @@ pub(super) async fn answer_call(
 }
 
 /// Asks the person of this command what the call that it waits for asks.
-pub(in crate::cli) async fn ask_for_call(context: &Context, brain: &Brain, open: &OpenQuestion) -> Result<(), Failure> {
-    let answer = said(context, Some(&open.question), &who(Some(open)), None, &[]).await?;
+pub(in crate::cli) async fn ask_for_call(
+    context: &Context,
+    brain: &Brain,
+    open: &OpenQuestion,
+    over: &Over,
+) -> Result<(), Failure> {
+    let answer = said(context, Some(&open.question), &who(Some(open)), None, &[], over).await?;
     brain.answer_one(&open.question.id, &answer).await?;
     Ok(())
 }
@@ -91,10 +96,11 @@ async fn said(
     who: &str,
     action: Option<Action>,
     values: &[String],
+    over: &Over,
 ) -> Result<TaskAnswer, Failure> {
     match (action, question) {
         (Some(action), _) => Ok(bare(action)),
-        (None, Some(question)) => fill_in(context, question, who, values).await,
+        (None, Some(question)) => fill_in(context, question, who, values, over).await,
         // The Brain says what is wrong.
         (None, None) => Ok(TaskAnswer { content: Some(typed(values, &[])?), ..bare(Action::Accept) }),
     }
@@ -109,6 +115,7 @@ async fn fill_in(
     question: &TaskQuestion,
     who: &str,
     values: &[String],
+    over: &Over,
 ) -> Result<TaskAnswer, Failure> {
     let fields = form::fields(&question.schema);
     let accept = |content: Option<Map<String, Value>>| TaskAnswer { content, ..bare(Action::Accept) };
@@ -117,7 +124,7 @@ async fn fill_in(
     }
     let fields = fields.map_err(|why| Failure::Usage(format!("{why}; give the answer as JSON")))?;
     let opening = form::opening(who, &question.message, question.url.as_deref(), &fields);
-    match person(context, &opening, form::CHOICES).await? {
+    match person_until(context, &opening, form::CHOICES, over).await? {
         Reply::Line(line) if line.trim() == "1" => {}
         Reply::Line(line) if line.trim() == "2" => return Ok(bare(Action::Decline)),
         Reply::Line(_) => return Err(Failure::Usage("that is not one of 1, 2: nothing is answered".to_owned())),
@@ -136,17 +143,17 @@ async fn fill_in(
     }
     let mut content = Map::new();
     for field in &fields {
-        if let Some(value) = ask(context, field).await? {
+        if let Some(value) = ask(context, field, over).await? {
             content.insert(field.key.clone(), value);
         }
     }
     Ok(accept(Some(content)))
 }
 
-async fn ask(context: &Context, field: &Field) -> Result<Option<Value>, Failure> {
+async fn ask(context: &Context, field: &Field, over: &Over) -> Result<Option<Value>, Failure> {
     let (mut above, prompt) = (field.text(), field.prompt());
     for _ in 0..TRIES {
-        let Reply::Line(line) = person(context, &above, &prompt).await? else {
+        let Reply::Line(line) = person_until(context, &above, &prompt, over).await? else {
             return Err(Failure::Usage("nothing is answered".to_owned()));
         };
         match field.value(&line) {
