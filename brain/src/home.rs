@@ -22,7 +22,7 @@ use crate::secrets::Vault;
 use crate::builtin;
 
 mod address;
-pub use address::Address;
+pub use address::{Address, url as address_url};
 
 /// `brain.yaml` and engines: settings, not data.
 const MAX_SETTINGS_BYTES: usize = 256 * 1024;

@@ -185,7 +185,9 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let web = vance_supervise::near(http::run(setup, listener, shutdown.clone()));
     // Before anybody hears that it is ready. Without it a Foot of this home has to be told the address.
     let path = options.home.address();
-    let address = Address::write(&path, bound)
+    let certificate = config.tls.as_ref().map(|files| options.home.brain().join(&files.cert));
+    let url = home::address_url(bound, certificate.as_deref(), &config.allowed_hosts);
+    let address = Address::write(&path, &url)
         .inspect_err(|error| tracing::warn!("{}: {error}; a Foot needs --brain to find this Brain", path.display()));
     println_ready(bound, tls.is_some())?;
     tracing::info!(address = %bound, home = %options.home.root().display(), "brain ready");

@@ -25,15 +25,8 @@ const CONNECT_WAIT: Duration = Duration::from_secs(10);
 const BRAVE: &str = "https://api.search.brave.com";
 
 /// What to write when nothing is configured.
-const HOW_TO: &str = "web_search has no provider. Write one of these into brain.yaml and start the brain again:
-
-web_search:
-  kind: searxng
-  base_url: http://127.0.0.1:8080
-
-web_search:
-  kind: brave
-  api_key: ${env:BRAVE_API_KEY}";
+const HOW_TO: &str = "web_search has no provider: write `web_search: {kind: searxng, base_url: \"http://127.0.0.1:8080\"}` or \
+                      `web_search: {kind: brave, api_key: \"${env:BRAVE_API_KEY}\"}` into brain.yaml and start the Brain again";
 
 /// Who searches, with its credential at hand.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,6 +101,7 @@ impl Search {
     async fn ask(&self, provider: &SearchProvider, wanted: Wanted) -> Result<Vec<Value>, Fault> {
         let count = wanted.count.unwrap_or(DEFAULT_COUNT).min(MAX_COUNT);
         let url = address(provider, &wanted, count)?;
+        let whose = url.origin().ascii_serialization();
         let client = self.client.get_or_init(|| {
             // A redirect would carry the key to where nobody sent it.
             let client = Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_WAIT);
@@ -118,8 +112,11 @@ impl Search {
         if let (WebSearchKind::Brave, Some(key)) = (provider.kind, &provider.api_key) {
             request = request.header("x-subscription-token", key);
         }
-        let failed =
-            |error| Fault::new("upstream_error", format!("the search provider failed: {}", super::causes(error)));
+        let failed = |error| {
+            let why = super::causes(error);
+            let text = format!("the search provider at {whose} failed: {why}; web_search.base_url in brain.yaml names it");
+            Fault::new("upstream_error", text)
+        };
         let response = request.send().await.map_err(failed)?;
         let (status, retry_after) = (response.status(), response.headers().get(RETRY_AFTER).cloned());
         let (bytes, more) = super::body(response, ANSWER_BYTES).await.map_err(failed)?;
@@ -152,7 +149,7 @@ fn word(kind: WebSearchKind) -> &'static str {
 }
 
 fn address(provider: &SearchProvider, wanted: &Wanted, count: usize) -> Result<Url, Fault> {
-    let missing = || Fault::new("not_configured", format!("web_search.base_url is missing in brain.yaml\n\n{HOW_TO}"));
+    let missing = || Fault::new("not_configured", format!("web_search.base_url is missing in brain.yaml; {HOW_TO}"));
     let (base, path) = match provider.kind {
         WebSearchKind::Searxng => (provider.base_url.as_deref().ok_or_else(missing)?, "/search"),
         WebSearchKind::Brave => (provider.base_url.as_deref().unwrap_or(BRAVE), "/res/v1/web/search"),

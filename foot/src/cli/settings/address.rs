@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use reqwest::Url;
 
-use crate::api::is_loopback;
+use crate::cli::access::is_encrypted_or_here;
 use crate::cli::args::brain_url;
 
 /// Longest file that is read, in bytes: an address is a line.
@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 512;
 pub(super) fn of_running(home: &Path) -> Option<Url> {
     let path = home.join("brain").join("address");
     match read(&path) {
-        Ok(text) => brain_url(text.trim()).ok().filter(is_loopback),
+        Ok(text) => brain_url(text.trim()).ok().filter(is_encrypted_or_here),
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::debug!("{}: {error}", path.display());
@@ -62,6 +62,8 @@ mod tests {
         assert_eq!(of_running(home.path()), None, "nobody holds it");
         let held = Flock::lock(File::options().write(true).open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
         assert_eq!(of_running(home.path()).unwrap().as_str(), "http://127.0.0.1:4711/");
+        std::fs::write(&path, "https://brain.example.org:4711\n").unwrap();
+        assert_eq!(of_running(home.path()).unwrap().as_str(), "https://brain.example.org:4711/");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o622)).unwrap();
         assert_eq!(of_running(home.path()), None, "others could have written it");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
