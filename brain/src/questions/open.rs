@@ -118,7 +118,7 @@ impl OpenQuestions {
             if of.open.len() < MAX_OPEN {
                 of.open.push(Entry { question: Arc::new(question), waits: None });
             } else {
-                tracing::warn!(owner, %task_id, "{MAX_OPEN} questions are open already: one more is shown with its task alone");
+                tracing::debug!(owner, %task_id, "{MAX_OPEN} questions are open already: one more is shown with its task alone");
             }
         }
         is_new || before.is_some()

@@ -178,3 +178,39 @@ impl Left {
         Self { text: format!("{why}: {}", form.left()), said: Elicited::Cancelled }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use vance_shared::ids::{CallId, QuestionId, TaskId};
+    use vance_shared::json::Raw;
+    use vance_shared::wire::Elicit;
+
+    use super::*;
+
+    #[test]
+    fn who_asks_elsewhere_is_one_row_that_steers_no_terminal_and_names_the_way_to_answer_later() {
+        let of = |task: Option<&str>, tool: &str, machine: Option<&str>| {
+            let elicit = Elicit {
+                call_id: CallId::parse("call_1").unwrap(),
+                question_id: QuestionId::parse("question_1").unwrap(),
+                message: String::new(),
+                schema: Raw::empty_object(),
+                url: None,
+                task_id: task.map(|id| TaskId::parse(id).unwrap()),
+                tool: tool.to_owned(),
+                machine: machine.map(str::to_owned),
+            };
+            Form::elsewhere(Elsewhere { elicit, over: Arc::default() })
+        };
+        let form = of(Some("task_1"), "jira__ask", Some("office"));
+        assert_eq!(form.who, "Task task_1 waits for an answer: the server of 'jira__ask' on 'office' asks");
+        assert_eq!(form.left(), "it stays open; answer it with `tasks answer task_1`");
+        let form = of(None, "jira__ask", None);
+        assert_eq!(form.who, "A call waits for an answer: the server of 'jira__ask' at the Brain asks");
+        assert_eq!(form.left(), "it stays open; answer it with `tasks answer question_1`");
+        let form = of(None, "\u{1b}[2J\r\n\u{202e}", Some(&"x\u{7}".repeat(500)));
+        assert!(!form.who.chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", form.who);
+        assert!(form.who.chars().count() < 500, "{}", form.who);
+    }
+}
