@@ -438,3 +438,23 @@ async fn whoever_calls_through_the_brain_at_a_terminal_is_asked_there() -> anyho
     assert!(piped.status.success() && said.contains("1 question(s) of its server were declined"), "{said}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_a_run_in_a_terminal_is_asked_what_another_clients_tool_wants_to_know() -> anyhow::Result<()> {
+    let place = Place::new().await?;
+    let yaml = "tasks:\n- {id: a, steps: [{call: toy__ask, with: {name: run}, as: r}]}\n";
+    place.desk.write_project("plan.yaml", yaml)?;
+    // The test is the person who starts the program from a shell.
+    #[allow(clippy::disallowed_methods)]
+    let mut command = std::process::Command::new(program("vancetope")?);
+    command.args(["run", "plan.yaml", "--brain", &place.brain.url]).current_dir(place.desk.project());
+    command.env("VANCE_TOKEN", place.api.token()).env("VANCE_HOME", place.desk.path());
+    command.env_remove("VANCE_BRAIN").env("TERM", "xterm").env("NO_COLOR", "1");
+    let mut terminal = Terminal::start(command);
+    terminal.shows("What about run?");
+    fills_in(&mut terminal, "red", "6");
+    let (exit, rows) = terminal.leaves();
+    assert_eq!(exit, 0, "{rows:#?}");
+    assert_eq!(place.answers("run")?, [heard("red", 6)]);
+    Ok(())
+}
