@@ -87,9 +87,15 @@ enum Stand {
     /// Waits for something outside.
     Parked(Wait),
     Done(State),
+    /// It ended so, and a retry of it is being stored: until that is through, nothing is concluded from its end.
+    Reviving(State),
 }
 
 impl Stand {
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Reviving(_))
+    }
+
     /// It will go on by itself.
     fn is_busy(&self) -> bool {
         matches!(self, Self::Ready | Self::Running | Self::Resting)
@@ -135,6 +141,8 @@ pub struct Board {
     parks: u64,
     /// How often the server's tools changed.
     server_changes: u64,
+    /// Tasks that were told to end and have not said that they did.
+    ending: HashMap<TreeId, HashSet<TaskId>>,
 }
 
 impl Board {
@@ -155,6 +163,7 @@ impl Board {
             slots,
             parks: 0,
             server_changes: 0,
+            ending: HashMap::new(),
         }
     }
 
@@ -279,10 +288,14 @@ impl Board {
                         State::Cancelled => Input::Cancel { reason: format!("parent task {name} was cancelled") },
                         _ => Input::DependencyFailed { reason: format!("parent task {name} {}", past(*state)) },
                     };
-                    out.push(Order { task_id: id.clone(), input });
-                    return;
+                    return self.tell_to_end(id, input, out);
                 }
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Parked(_) => return,
+                Stand::Waiting
+                | Stand::Ready
+                | Stand::Running
+                | Stand::Resting
+                | Stand::Parked(_)
+                | Stand::Reviving(_) => return,
             }
         }
         let mut open = false;
@@ -291,8 +304,7 @@ impl Board {
                 Some((Stand::Done(State::Completed), _)) | None => {}
                 Some((Stand::Done(state), name)) if node.entry.run_if == RunIf::Success => {
                     let reason = format!("dependency {name} {}", past(*state));
-                    out.push(Order { task_id: id.clone(), input: Input::DependencyFailed { reason } });
-                    return;
+                    return self.tell_to_end(id, Input::DependencyFailed { reason }, out);
                 }
                 Some((Stand::Done(_), _)) => {}
                 Some(_) => open = true,
@@ -320,7 +332,7 @@ impl Board {
     /// A task with children runs: its children may.
     pub fn children_may_run(&mut self, id: &TaskId) -> Vec<Order> {
         let mut out = Vec::new();
-        if self.nodes.get(id).is_some_and(|n| !matches!(n.stand, Stand::Done(_))) {
+        if self.nodes.get(id).is_some_and(|n| !n.stand.has_ended()) {
             self.set(id, Stand::Around);
             for child in self.nodes.get(id).map(|n| n.children.clone()).unwrap_or_default() {
                 self.consider(&child, &mut out);
@@ -334,11 +346,12 @@ impl Board {
     /// A task ended.
     pub fn ended(&mut self, id: &TaskId, state: State) -> Vec<Order> {
         let mut out = Vec::new();
-        let Some(node) = self.nodes.get(id).filter(|n| !matches!(n.stand, Stand::Done(_))) else { return out };
+        let Some(node) = self.nodes.get(id).filter(|n| !n.stand.has_ended()) else { return out };
         let (tree_id, parent) = (node.entry.tree_id.clone(), node.entry.parent.clone());
         let (children, dependents) = (node.children.clone(), node.dependents.clone());
         self.unindex(id);
         self.set(id, Stand::Done(state));
+        self.has_said_so(&tree_id, id);
         for next in children.iter().chain(&dependents) {
             self.consider(next, &mut out);
         }
@@ -348,25 +361,30 @@ impl Board {
         if let Some(parent) = parent {
             self.maybe_children_ended(&parent, &mut out);
         }
-        let live = self.live.get_mut(&tree_id).map_or(0, |live| {
+        self.one_less(&tree_id);
+        self.fill_slots(&mut out);
+        out
+    }
+
+    /// A tree without live tasks is forgotten.
+    fn one_less(&mut self, tree_id: &TreeId) {
+        let live = self.live.get_mut(tree_id).map_or(0, |live| {
             *live = live.saturating_sub(1);
             *live
         });
         if live == 0 {
-            self.forget(&tree_id);
+            self.forget(tree_id);
         }
-        self.fill_slots(&mut out);
-        out
     }
 
     /// Children that are under way end with their parent.
     fn stop_children(&mut self, children: &[TaskId], parent: &TaskId, out: &mut Vec<Order>) {
         let name = self.nodes.get(parent).map(|n| n.entry.id.clone()).unwrap_or_default();
         for child in children {
-            let live = self.nodes.get(child).is_some_and(|n| !matches!(n.stand, Stand::Done(_) | Stand::Waiting));
+            let live = self.nodes.get(child).is_some_and(|n| n.stand != Stand::Waiting && !n.stand.has_ended());
             if live {
                 let input = Input::Cancel { reason: format!("parent task {name} ended") };
-                out.push(Order { task_id: child.clone(), input });
+                self.tell_to_end(child, input, out);
             }
         }
     }
@@ -381,17 +399,22 @@ impl Board {
                     end = ChildrenEnd::Cancelled { child: child.entry.id.clone() };
                 }
                 Stand::Done(_) => {}
-                Stand::Waiting | Stand::Ready | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {
-                    return;
-                }
+                Stand::Waiting
+                | Stand::Ready
+                | Stand::Running
+                | Stand::Resting
+                | Stand::Around
+                | Stand::Parked(_)
+                | Stand::Reviving(_) => return,
             }
         }
-        out.push(Order { task_id: parent.clone(), input: Input::ChildrenEnded(end) });
+        self.tell_to_end(parent, Input::ChildrenEnded(end), out);
     }
 
     fn forget(&mut self, tree_id: &TreeId) {
         self.live.remove(tree_id);
         self.busy.remove(tree_id);
+        self.ending.remove(tree_id);
         self.limits.forget(&Scope::Tree(tree_id.clone()));
         for id in self.members.remove(tree_id).unwrap_or_default() {
             if self.nodes.remove(&id).is_some_and(|node| node.entry.max_parallel.is_some()) {

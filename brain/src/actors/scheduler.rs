@@ -7,12 +7,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use vance_brain_core::board::{Board, Entry, Offer, Order};
 use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::Outcome;
-use vance_shared::ids::{CallId, ClientId, TaskId};
+use vance_shared::ids::{CallId, ClientId, TaskId, TreeId};
 use vance_shared::names::ToolName;
 use vance_shared::wire::{self, Progress};
 use vance_supervise::{
@@ -29,11 +30,12 @@ mod messages;
 mod rest;
 mod retry;
 
+use messages::TaskUp;
 pub use messages::{
     AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Queue, Report, ServerEnded,
     ServerToolsChanged, SessionRestarted, Unclaimed,
 };
-use messages::{Retried, TaskUp};
+use retry::{Asked, Retries};
 
 /// Inputs that wait for one task's actor to come up.
 const MAX_PENDING: usize = 1_024;
@@ -62,6 +64,8 @@ pub struct Scheduler {
     recent_tasks: HashMap<CallId, TaskId>,
     /// Tasks that were retried, with the last seat that knows them as ended.
     revived: HashMap<TaskId, u64>,
+    /// Retries that are under way or wait, by tree.
+    retries: HashMap<TreeId, Retries>,
     names: u64,
 }
 
@@ -77,6 +81,7 @@ impl Scheduler {
             recent: VecDeque::new(),
             recent_tasks: HashMap::new(),
             revived: HashMap::new(),
+            retries: HashMap::new(),
             names: 0,
         }
     }
@@ -267,34 +272,8 @@ impl Scheduler {
         if input != Input::Retry {
             self.hand(&task_id, input, Some(reply));
             return;
-        }
-        let Some(tree_id) = tree.first().map(|entry| entry.tree_id.clone()) else { return };
-        // A tree that ended is not on the board; which tasks belong together is then read off a board of its own, without slots.
-        let closure = if self.board.has(&task_id) {
-            self.board.retry_closure(&task_id)
-        } else {
-            let mut aside = Board::new(0);
-            aside.add(tree);
-            aside.retry_closure(&task_id)
         };
-        let brain = self.brain.clone();
-        let revive = async move {
-            let verdict = match retry::revive(&brain.store, &task_id, &closure).await {
-                Ok(ids) => {
-                    // The tree may have ended meanwhile: the board then takes it anew, as it is now.
-                    let tree = retry::tree_as_it_is(&brain, &tree_id).await;
-                    if let Err(refusal) = brain.scheduler.post(Retried { ids, tree }).await {
-                        // It restarts, and finds the pending tasks in the store.
-                        tracing::warn!(%refusal, "the scheduler did not take retried tasks");
-                    }
-                    Ok(())
-                }
-                Err(fault) => Err(fault),
-            };
-            // Whoever asked may be gone.
-            reply.send(verdict).ok();
-        };
-        ctx.spawn(revive.into_actor(self));
+        self.retry_asked(Asked { task_id, tree, reply, since: Instant::now() }, ctx);
     }
 }
 
@@ -340,7 +319,11 @@ impl Handler<Command> for Scheduler {
 impl Handler<FromTask> for Scheduler {
     type Result = ();
     fn handle(&mut self, FromTask { task_id, seat, handled, report }: FromTask, ctx: &mut Self::Context) {
+        let retried = self.tree_of_retries(&task_id);
         self.report(&task_id, seat, handled, report);
+        if let Some(tree_id) = retried {
+            self.next_retry(&tree_id, ctx);
+        }
         self.look_at_rest(ctx);
     }
 }
@@ -437,23 +420,6 @@ impl Handler<TaskUp> for Scheduler {
                 tracing::warn!(%task_id, %refusal, "a task did not take an input");
             }
         }
-    }
-}
-
-impl Handler<Retried> for Scheduler {
-    type Result = ();
-    fn handle(&mut self, Retried { ids, tree }: Retried, _: &mut Self::Context) {
-        // Another retry may have been quicker; what has ended again since stays so.
-        let lives = |id: &TaskId| tree.iter().any(|e| e.task_id == *id && !e.state.is_terminal());
-        let ids: Vec<TaskId> = ids.into_iter().filter(lives).collect();
-        for id in &ids {
-            // An actor that knows the task as ended has nothing more to say of it.
-            self.release(id);
-            self.revived.insert(id.clone(), self.names);
-        }
-        let live = ids.iter().all(|id| self.board.has(id));
-        let orders = if live { self.board.retried(&ids) } else { self.board.add(tree) };
-        self.follow(orders);
     }
 }
 

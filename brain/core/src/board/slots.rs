@@ -95,7 +95,10 @@ impl Board {
             Some(Stand::Resting) => self.make_ready(id),
             // That it rests was never heard of: it has its slot.
             Some(Stand::Running) => out.push(Order { task_id: id.clone(), input: Input::Start }),
-            Some(Stand::Waiting | Stand::Ready | Stand::Around | Stand::Parked(_) | Stand::Done(_)) | None => {}
+            Some(
+                Stand::Waiting | Stand::Ready | Stand::Around | Stand::Parked(_) | Stand::Done(_) | Stand::Reviving(_),
+            )
+            | None => {}
         }
         self.fill_slots(&mut out);
         out

@@ -4,6 +4,7 @@
 use super::*;
 
 mod random_trees;
+mod retries;
 
 fn tid(n: usize) -> TaskId {
     TaskId::parse(&format!("task_{n}")).unwrap()
@@ -213,69 +214,6 @@ fn server_tools_that_changed_while_the_task_decided_wake_it() {
     assert_eq!(shown(&board.server_tools_changed(&|_| true)), Vec::<String>::new(), "only a person answers");
     board.resumed(&tid(0));
     assert_eq!(board.counts(), (1, 0));
-}
-
-#[test]
-fn a_retry_takes_failed_ancestors_and_what_was_skipped_because_of_it() {
-    // 0 { 1 failed, 2 skipped after 1, 3 completed }, 4 skipped after 0, 5 cancelled by a person after 0; 6 { 7 failed, 8 cancelled }
-    let done = |mut e: Entry, state| {
-        e.state = state;
-        e
-    };
-    let mut board = Board::new(1);
-    board.add(vec![
-        done(parent(0), State::Failed),
-        done(child(1, 0), State::Failed),
-        done(Entry { depends_on: vec![tid(1)], ..child(2, 0) }, State::Skipped),
-        done(child(3, 0), State::Completed),
-        done(after(4, &[0]), State::Skipped),
-        done(after(5, &[0]), State::Cancelled),
-        done(parent(6), State::Failed),
-        done(child(7, 6), State::Failed),
-        done(child(8, 6), State::Cancelled),
-    ]);
-    let closure = |board: &Board, n| board.retry_closure(&tid(n)).iter().map(number).collect::<Vec<_>>();
-    assert_eq!(closure(&board, 1), [0, 4, 1, 2]);
-    assert_eq!(closure(&board, 0), [0, 4, 1, 2]);
-    assert_eq!(closure(&board, 6), [6, 7, 8]);
-    assert_eq!(closure(&board, 7), [6, 7], "a sibling stays as it ended");
-    let ids = board.retry_closure(&tid(1));
-    assert_eq!(shown(&board.retried(&ids)), ["0 start"]);
-    assert_eq!(shown(&board.children_may_run(&tid(0))), ["1 start"]);
-    assert_eq!(shown(&board.ended(&tid(1), State::Completed)), ["2 start"]);
-    assert_eq!(shown(&board.ended(&tid(2), State::Completed)), ["0 children Done"]);
-    assert_eq!(shown(&board.ended(&tid(0), State::Completed)), ["4 start"]);
-    assert_eq!(board.trees(), 1);
-    board.ended(&tid(4), State::Completed);
-    assert_eq!(board.trees(), 0);
-}
-
-#[test]
-fn a_retry_reaches_what_was_skipped_within_another_parent_and_that_parent() {
-    let mut board = Board::new(1);
-    let done = |e: Entry, state| Entry { state, ..e };
-    board.add(vec![
-        done(entry(0), State::Cancelled),
-        done(parent(1), State::Cancelled),
-        done(Entry { depends_on: vec![tid(0)], ..child(2, 1) }, State::Skipped),
-        done(child(3, 1), State::Cancelled),
-        done(after(4, &[1]), State::Skipped),
-    ]);
-    let ids = board.retry_closure(&tid(0));
-    assert_eq!(ids.iter().map(number).collect::<Vec<_>>(), [0, 1, 4, 2], "the parent too, its other child not");
-    assert_eq!(shown(&board.retried(&ids)), ["0 start"]);
-    assert_eq!(shown(&board.ended(&tid(0), State::Completed)), ["1 start"]);
-    assert_eq!(shown(&board.children_may_run(&tid(1))), ["2 start"]);
-}
-
-#[test]
-fn a_skipped_child_of_a_completed_parent_can_be_retried() {
-    let mut board = Board::new(1);
-    let done = |e: Entry, state| Entry { state, ..e };
-    board.add(vec![done(parent(0), State::Completed), done(child(1, 0), State::Skipped)]);
-    assert_eq!(shown(&board.retried(&board.retry_closure(&tid(1)))), ["1 start"]);
-    assert_eq!(shown(&board.ended(&tid(1), State::Completed)), Vec::<String>::new());
-    assert_eq!(board.trees(), 0);
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Board {
         let Some(node) = self.nodes.get(id) else { return out };
         match node.stand {
             // Ready: it is told to look again anyway.
-            Stand::Done(_) | Stand::Ready => return out,
+            Stand::Done(_) | Stand::Reviving(_) | Stand::Ready => return out,
             Stand::Waiting | Stand::Running | Stand::Resting | Stand::Around | Stand::Parked(_) => {}
         }
         let (woken_at, server_seen) = (node.woken_at.clone(), node.server_seen);

@@ -448,15 +448,9 @@ impl Turn<'_> {
     }
 
     fn retry(&mut self) {
-        match self.task.state {
-            State::Failed | State::Cancelled | State::Skipped => self.event(Event::Retried {}),
-            State::Pending | State::Running | State::Blocked | State::Queued | State::Completed => {
-                let word = self.task.state.word();
-                self.refuse(
-                    "not_retryable",
-                    format!("the task is {word}; a failed, cancelled or skipped task can be retried"),
-                );
-            }
+        match self.task.state.not_retryable() {
+            None => self.event(Event::Retried {}),
+            Some(fault) => self.step.refused = Some(fault),
         }
     }
 

@@ -166,6 +166,22 @@ impl Task {
     }
 }
 
+impl State {
+    /// A person may want it to run again.
+    pub fn can_be_retried(self) -> bool {
+        match self {
+            Self::Failed | Self::Cancelled | Self::Skipped => true,
+            Self::Pending | Self::Running | Self::Blocked | Self::Queued | Self::Completed => false,
+        }
+    }
+
+    /// Why a retry is refused.
+    pub fn not_retryable(self) -> Option<Fault> {
+        let text = format!("the task is {}; a failed, cancelled or skipped task can be retried", self.word());
+        (!self.can_be_retried()).then(|| Fault::new("not_retryable", text))
+    }
+}
+
 /// A tool's result as expressions and the API see it.
 pub fn shown_result(result: &ToolResult) -> Value {
     json!({

@@ -184,11 +184,3 @@ pub(super) struct TaskUp {
     pub(super) task_id: TaskId,
     pub(super) name: String,
 }
-
-/// These tasks are pending again.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Retried {
-    pub(super) ids: Vec<TaskId>,
-    pub(super) tree: Vec<Entry>,
-}

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+const A_PERSON: &str = "a person";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     Tool(usize),
@@ -63,14 +65,21 @@ enum Mail {
     Running(usize),
     ChildrenMayRun(usize),
     Ended(usize, State),
-    RetryAsked(usize),
-    Retried(Vec<usize>),
+    /// With all tasks as they were stored then.
+    RetryAsked(usize, Vec<Entry>),
+    /// The store writes.
+    Revive(Vec<TaskId>),
+    Revived(Vec<TaskId>, HashSet<TaskId>),
 }
 
-#[derive(Debug)]
-enum Told {
-    Board(Input),
-    Retry(usize),
+impl Mail {
+    /// What a task says, and not the world.
+    fn said_by(&self) -> Option<usize> {
+        match self {
+            Self::Parked(n, ..) | Self::Running(n) | Self::ChildrenMayRun(n) | Self::Ended(n, _) => Some(*n),
+            Self::Presence(..) | Self::RetryAsked(..) | Self::Revive(_) | Self::Revived(..) => None,
+        }
+    }
 }
 
 /// A task as its actor and its stored state are.
@@ -80,7 +89,11 @@ struct Fake {
     state: State,
     wait: Option<Wait>,
     at: usize,
-    inbox: VecDeque<Told>,
+    inbox: VecDeque<Input>,
+    /// A person cancelled it, or what is around it.
+    cancelled: bool,
+    /// It was skipped because of a dependency.
+    skipped: bool,
 }
 
 struct World {
@@ -88,8 +101,11 @@ struct World {
     slots: usize,
     fakes: Vec<Fake>,
     mail: VecDeque<Mail>,
-    /// Retries under way: tasks that have not answered, and those that are pending again.
-    gathers: Vec<(usize, Vec<usize>)>,
+    /// Retries that wait for their turn.
+    asked: VecDeque<(usize, Vec<Entry>)>,
+    is_reviving: bool,
+    /// Something was retried once.
+    retried: bool,
     revision: u64,
     view: HashMap<ClientId, Offer>,
 }
@@ -122,14 +138,24 @@ fn act() -> impl Strategy<Value = Act> {
 
 impl World {
     fn new(plans: Vec<Plan>, slots: usize) -> Self {
-        let fake = |plan| Fake { plan, state: State::Pending, wait: None, at: 0, inbox: VecDeque::new() };
+        let fake = |plan| Fake {
+            plan,
+            state: State::Pending,
+            wait: None,
+            at: 0,
+            inbox: VecDeque::new(),
+            cancelled: false,
+            skipped: false,
+        };
         let fakes = plans.into_iter().map(fake).collect();
         let mut world = Self {
             board: Board::new(slots),
             slots,
             fakes,
             mail: VecDeque::new(),
-            gathers: Vec::new(),
+            asked: VecDeque::new(),
+            is_reviving: false,
+            retried: false,
             revision: 0,
             view: HashMap::new(),
         };
@@ -164,7 +190,7 @@ impl World {
             assert!(self.board.counts().0 <= self.slots, "more tasks than slots");
         }
         for order in orders {
-            self.fakes[number(&order.task_id)].inbox.push_back(Told::Board(order.input));
+            self.fakes[number(&order.task_id)].inbox.push_back(order.input);
         }
     }
 
@@ -189,30 +215,70 @@ impl World {
             }
             Mail::ChildrenMayRun(n) => self.board.children_may_run(&tid(n)),
             Mail::Ended(n, state) => self.board.ended(&tid(n), state),
-            Mail::RetryAsked(n) => {
-                let mut orders = Vec::new();
-                if !self.board.has(&tid(n)) {
-                    orders = self.board.add(self.entries());
-                }
-                let closure = self.board.retry_closure(&tid(n));
-                let gather = self.gathers.len();
-                self.gathers.push((closure.len(), Vec::new()));
-                self.follow(orders);
-                for id in closure {
-                    self.fakes[number(&id)].inbox.push_back(Told::Retry(gather));
-                }
-                return;
+            Mail::RetryAsked(n, tree) => {
+                self.asked.push_back((n, tree));
+                Vec::new()
             }
-            Mail::Retried(ids) => {
-                let ids: Vec<TaskId> = ids.into_iter().map(tid).collect();
-                match ids.first() {
-                    // Its tree ended and was forgotten meanwhile.
-                    Some(first) if !self.board.has(first) => self.board.add(self.entries()),
-                    _ => self.board.retried(&ids),
-                }
+            Mail::Revive(closure) => {
+                self.revive(closure);
+                Vec::new()
             }
+            Mail::Revived(closure, lives) => self.revived(&closure, &lives),
         };
         self.follow(orders);
+        self.next_retry();
+    }
+
+    fn next_retry(&mut self) {
+        let board = &self.board;
+        if self.is_reviving {
+            return;
+        }
+        let Some((n, tree)) = self.asked.pop_front_if(|(_, tree)| board.is_settled(tree)) else { return };
+        if !tree[n].state.can_be_retried() {
+            return self.next_retry();
+        }
+        let closure = if self.board.has(&tid(n)) {
+            self.board.begin_retry(&tid(n))
+        } else {
+            let mut aside = Board::new(0);
+            aside.add(self.entries());
+            aside.begin_retry(&tid(n))
+        };
+        self.is_reviving = true;
+        self.mail.push_back(Mail::Revive(closure));
+    }
+
+    /// In one transaction, which the first of all decides: the one that was asked for is among them.
+    fn revive(&mut self, closure: Vec<TaskId>) {
+        let can =
+            |id: &&TaskId| matches!(self.fakes[number(id)].state, State::Failed | State::Cancelled | State::Skipped);
+        let lives: HashSet<TaskId> = closure.iter().filter(can).cloned().collect();
+        for id in &lives {
+            let fake = &mut self.fakes[number(id)];
+            // The second time it works.
+            (fake.state, fake.plan.end) = (State::Pending, State::Completed);
+            (fake.cancelled, fake.skipped) = (false, false);
+        }
+        self.retried = true;
+        self.mail.push_back(Mail::Revived(closure, lives));
+    }
+
+    fn revived(&mut self, closure: &[TaskId], lives: &HashSet<TaskId>) -> Vec<Order> {
+        self.is_reviving = false;
+        let live = |id: &&TaskId| !self.fakes[number(id)].state.is_terminal();
+        let lives: HashSet<TaskId> = lives.iter().filter(live).cloned().collect();
+        for id in &lives {
+            // Their actors are let go, with all that was on its way to them and from them.
+            self.fakes[number(id)].inbox.clear();
+            self.mail.retain(|mail| mail.said_by() != Some(number(id)));
+        }
+        let tree = self.entries();
+        self.asked.iter_mut().for_each(|(_, stored)| stored.clone_from(&tree));
+        match closure.first() {
+            Some(first) if !self.board.has(first) => self.board.add(tree),
+            _ => self.board.retried(closure, &lives),
+        }
     }
 
     fn end(&mut self, n: usize, state: State) {
@@ -222,23 +288,7 @@ impl World {
     }
 
     fn take_order(&mut self, n: usize) {
-        let Some(told) = self.fakes[n].inbox.pop_front() else { return };
-        let input = match told {
-            Told::Retry(gather) => {
-                let fake = &mut self.fakes[n];
-                if matches!(fake.state, State::Failed | State::Cancelled | State::Skipped) {
-                    // The second time it works.
-                    (fake.state, fake.plan.end) = (State::Pending, State::Completed);
-                    self.gathers[gather].1.push(n);
-                }
-                self.gathers[gather].0 -= 1;
-                if self.gathers[gather].0 == 0 {
-                    self.mail.push_back(Mail::Retried(self.gathers[gather].1.clone()));
-                }
-                return;
-            }
-            Told::Board(input) => input,
-        };
+        let Some(input) = self.fakes[n].inbox.pop_front() else { return };
         let state = self.fakes[n].state;
         match input {
             // As the machine does: it says so again.
@@ -250,8 +300,14 @@ impl World {
                 (self.fakes[n].state, self.fakes[n].wait) = (State::Running, None);
                 self.go_on(n);
             }
-            Input::DependencyFailed { .. } if state == State::Pending => self.end(n, State::Skipped),
-            Input::Cancel { .. } => self.end(n, State::Cancelled),
+            Input::DependencyFailed { reason } if state == State::Pending => {
+                self.fakes[n].skipped = reason.starts_with("dependency");
+                self.end(n, State::Skipped);
+            }
+            Input::Cancel { reason } => {
+                self.fakes[n].cancelled = reason == A_PERSON || self.upwards(n).any(|around| around.cancelled);
+                self.end(n, State::Cancelled);
+            }
             Input::ChildrenEnded(end) if state == State::Running => self.end(
                 n,
                 match end {
@@ -269,7 +325,7 @@ impl World {
         for dependency in &plan.depends_on {
             let state = self.fakes[*dependency].state;
             // A dependency that a person retries while the start is on its way was done when the start was ordered.
-            let retried = self.fakes[*dependency].plan.end == State::Completed && !self.gathers.is_empty();
+            let retried = self.retried && self.fakes[*dependency].plan.end == State::Completed;
             assert!(state == State::Completed || plan.always && state.is_terminal() || retried, "{n} too early");
         }
     }
@@ -317,10 +373,8 @@ impl World {
             // A view now and then never reaches the board; the last one always does.
             Act::View(bits) => self.set_view(*bits, bits % 5 != 0),
             Act::Resolve(n) => self.resolve(n.index(count)),
-            Act::Cancel(n) => {
-                self.fakes[n.index(count)].inbox.push_back(Told::Board(Input::Cancel { reason: "x".into() }))
-            }
-            Act::Retry(n) => self.mail.push_back(Mail::RetryAsked(n.index(count))),
+            Act::Cancel(n) => self.fakes[n.index(count)].inbox.push_back(Input::Cancel { reason: A_PERSON.to_owned() }),
+            Act::Retry(n) => self.mail.push_back(Mail::RetryAsked(n.index(count), self.entries())),
             Act::ServerTools => {
                 let orders = self.board.server_tools_changed(&|_| true);
                 self.follow(orders);
@@ -332,7 +386,8 @@ impl World {
     /// All that was on its way is gone; what is stored stays.
     fn restart(&mut self) {
         self.mail.clear();
-        self.gathers.clear();
+        self.asked.clear();
+        self.is_reviving = false;
         self.fakes.iter_mut().for_each(|f| f.inbox.clear());
         if self.fakes.iter().all(|f| f.state.is_terminal()) {
             self.board = Board::new(self.slots);
@@ -353,6 +408,12 @@ impl World {
             self.take_mail();
             (0..self.fakes.len()).for_each(|n| self.take_order(n));
         }
+        assert!(self.asked.is_empty(), "a retry waits for ever: {:?}", self.asked);
+    }
+
+    /// Itself, and those around it.
+    fn upwards(&self, n: usize) -> impl Iterator<Item = &Fake> {
+        std::iter::successors(Some(&self.fakes[n]), |fake| fake.plan.parent.map(|parent| &self.fakes[parent]))
     }
 }
 
@@ -377,6 +438,10 @@ proptest! {
         }
         for (n, fake) in world.fakes.iter().enumerate() {
             prop_assert!(fake.state.is_terminal(), "task {n} is lost: {fake:?}");
+            let blamed = fake.plan.depends_on.iter().any(|d| world.fakes[*d].state != State::Completed);
+            prop_assert!(!fake.skipped || blamed, "task {n} stays skipped though all that it depends on is done: {:?}", world.fakes);
+            let told = fake.plan.has_children || fake.cancelled;
+            prop_assert!(fake.state != State::Cancelled || told, "nobody cancelled task {n}: {:?}", world.fakes);
         }
         prop_assert_eq!(world.board.counts(), (0, 0));
         prop_assert_eq!(world.board.live.values().sum::<usize>(), 0);
