@@ -98,7 +98,12 @@ pub enum BadStream {
 }
 
 /// Folds a stream.
-pub fn fold(task_id: &TaskId, events: &[StoredEvent]) -> Result<Task, BadStream> {
+pub fn fold(task_id: &TaskId, stored: &[StoredEvent]) -> Result<Task, BadStream> {
+    Task::of(events(stored)?).ok_or_else(|| BadStream::Empty(stream(task_id)))
+}
+
+/// A stream's events, with when they happened.
+pub fn events(events: &[StoredEvent]) -> Result<Vec<(Event, i64)>, BadStream> {
     let mut parsed = Vec::with_capacity(events.len());
     for stored in events {
         let recorded = stored.data.to::<Recorded>().map_err(|e| BadStream::Event {
@@ -108,7 +113,7 @@ pub fn fold(task_id: &TaskId, events: &[StoredEvent]) -> Result<Task, BadStream>
         })?;
         parsed.push((recorded.event, stored.at_ms));
     }
-    Task::of(parsed).ok_or_else(|| BadStream::Empty(stream(task_id)))
+    Ok(parsed)
 }
 
 /// What recovery and lists need of a task, without folding it.

@@ -8,15 +8,16 @@
 //!   machine "foot-N"   the Foot's tree on a journal in memory; tools that write the ledger
 //! ```
 //!
-//! What is not simulated: HTTP, MCP servers, native tools, files. They are tested with real processes.
+//! What is not simulated: HTTP, MCP servers, native tools, files (but for those of large results, which are as they are). They are
+//! tested with real processes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use vance_brain::rows;
-use vance_brain_core::task::{State, Task};
+use vance_brain_core::task::{Event, State, Task};
 use vance_foot_core::calls::Row;
 use vance_shared::ids::TaskId;
 
@@ -25,6 +26,7 @@ pub mod clock;
 mod direct;
 mod disk;
 mod foot;
+mod large;
 mod line;
 mod person;
 mod shelf;
@@ -33,6 +35,7 @@ mod trouble;
 
 pub use direct::Direct;
 pub use foot::{Heard, Ledger};
+pub use large::Kept;
 pub use person::{Person, Said};
 pub use tree::Wanted;
 pub use trouble::Planned;
@@ -115,14 +118,23 @@ struct Shared {
     lives: Arc<Mutex<Vec<u32>>>,
     /// One run of a tool of so many asks a person.
     asks: u32,
+    /// One run of a tool of so many gives a large result.
+    one_large_in: u32,
+    /// Where each Foot keeps what is too large to travel.
+    blobs: Arc<tempfile::TempDir>,
+    large: Arc<Mutex<large::Shelf>>,
     /// Which Feet say that they are attached.
     online: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Shared {
-    fn new(feet: usize, asks: u32) -> Self {
-        Self {
-            asks,
+    fn new(scenario: &Scenario) -> std::io::Result<Self> {
+        let feet = scenario.feet;
+        Ok(Self {
+            asks: scenario.asks,
+            one_large_in: scenario.large,
+            blobs: Arc::new(tempfile::tempdir()?),
+            large: Arc::default(),
             story: Story::default(),
             ledger: Ledger::default(),
             disk: SharedDisk::default(),
@@ -133,7 +145,7 @@ impl Shared {
             strikes: Arc::default(),
             lives: Arc::new(Mutex::new(vec![0; feet])),
             online: Arc::new(Mutex::new(vec![false; feet])),
-        }
+        })
     }
 
     fn begin_brain(&self) {
@@ -168,6 +180,9 @@ pub struct Scenario {
     pub feet: usize,
     /// One run of a tool of so many asks a person; 0: none.
     pub asks: u32,
+    /// One run of a tool of so many gives a result that is too large for a frame or a message; 0: few, and none
+    /// that is too large for a message.
+    pub large: u32,
     /// The trees, and when each is submitted.
     pub trees: Vec<(Duration, Vec<Wanted>)>,
     /// One step of the machines, and the finest delay of the network.
@@ -205,6 +220,10 @@ pub struct Ended {
     pub ledger: Ledger,
     /// What the person did.
     pub person: Person,
+    /// What is wrong with results that were stored.
+    pub broken: Vec<String>,
+    /// What was too large to travel, by its handle.
+    pub kept: BTreeMap<String, Kept>,
     /// What happened.
     pub story: Vec<String>,
 }
@@ -241,7 +260,7 @@ impl Ended {
 /// Runs a scenario on this thread, which must run nothing else. `log`: what the programs log goes into the story, by this filter.
 pub fn run(scenario: &Scenario, log: Option<&str>) -> Result<Ended, String> {
     clock::begin(scenario.seed);
-    let shared = Shared::new(scenario.feet, scenario.asks);
+    let shared = Shared::new(scenario).map_err(|error| format!("no folder for large results: {error}"))?;
     let Some(filter) = log else { return simulate(scenario, shared) };
     let story = shared.story.clone();
     let log = tracing_subscriber::fmt()
@@ -283,7 +302,8 @@ fn simulate(scenario: &Scenario, shared: Shared) -> Result<Ended, String> {
             all = troubles.are_over(sim.elapsed()) && is_done(&shared, wanted);
         }
     }
-    let (tasks, counted) = tasks(&shared)?;
+    let Folded { tasks, counted, broken } = tasks(&shared)?;
+    let kept = lock(&shared.large).all();
     let person = std::mem::take(&mut *lock(&shared.person));
     let open: Vec<Vec<Row>> = shared.shelves.iter().map(|shelf| lock(shelf).open()).collect();
     let feet = format!("online {:?}, calls that are not acknowledged {open:?}", *lock(&shared.online));
@@ -295,6 +315,8 @@ fn simulate(scenario: &Scenario, shared: Shared) -> Result<Ended, String> {
         feet,
         ledger: shared.ledger.clone(),
         person,
+        broken,
+        kept,
         story: shared.story.lines(),
     })
 }
@@ -307,6 +329,7 @@ fn foot_name(index: usize) -> String {
 fn is_done(shared: &Shared, wanted: usize) -> bool {
     if shared.shelves.iter().any(|shelf| !lock(shelf).open().is_empty())
         || !lock(&shared.online).iter().all(|online| *online)
+        || !lock(&shared.large).is_read()
     {
         return false;
     }
@@ -316,24 +339,36 @@ fn is_done(shared: &Shared, wanted: usize) -> bool {
     rows.len() == wanted && rows.iter().all(|row| row.state.as_deref().is_some_and(over))
 }
 
-/// A task's state by the number of its step, folded event by event: a step that moves on has had a result counted.
-type Folded = (Vec<Task>, HashMap<(TaskId, usize), usize>);
+/// The tasks as their events left them.
+#[derive(Default)]
+struct Folded {
+    tasks: Vec<Task>,
+    /// How often a result counted, by task and step: a step that moves on has had one.
+    counted: HashMap<(TaskId, usize), usize>,
+    broken: Vec<String>,
+}
 
 fn tasks(shared: &Shared) -> Result<Folded, String> {
     let disk = disk::look(&shared.disk);
-    let (mut tasks, mut counted) = (Vec::new(), HashMap::new());
+    let mut folded = Folded::default();
     for row in disk.rows(rows::TASK) {
         let id = TaskId::parse(&row.key).map_err(|e| e.to_string())?;
-        let events = disk.stream(&rows::stream(&id));
-        let mut step = 0;
-        for most in 1..=events.len() {
-            let task = rows::fold(&id, &events[..most]).map_err(|e| e.to_string())?;
+        let events = rows::events(&disk.stream(&rows::stream(&id))).map_err(|e| e.to_string())?;
+        let mut events = events.into_iter();
+        let Some((Event::Submitted(head), at)) = events.next() else { return Err(format!("{id} has no beginning")) };
+        let mut task = Task::new(head, at);
+        for (event, at) in events {
+            let step = task.step;
+            task.fold(&event, at);
             if task.step > step {
-                *counted.entry((id.clone(), step)).or_default() += 1;
+                *folded.counted.entry((id.clone(), step)).or_default() += 1;
+                let on_foot = task.head.spec.steps.get(step).is_some_and(|step| step.call.as_str() != "task_note");
+                if let Some(result) = task.last_result.as_ref().filter(|_| on_foot) {
+                    folded.broken.extend(large::look(&mut lock(&shared.large), result).err());
+                }
             }
-            step = task.step;
         }
-        tasks.push(rows::fold(&id, &events).map_err(|e| e.to_string())?);
+        folded.tasks.push(task);
     }
-    Ok((tasks, counted))
+    Ok(folded)
 }

@@ -18,7 +18,7 @@ use vance_supervise::SupervisorRef;
 
 use super::disk::MemoryStore;
 use super::line::{End, Line};
-use super::{OWNER, PORT, Shared, clock, direct, person};
+use super::{OWNER, PORT, Shared, clock, direct, large, person};
 
 /// How often the machine looks whether it is to make an actor fall.
 const LOOK: Duration = Duration::from_millis(50);
@@ -39,6 +39,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     let root = SupervisorRef::start(serve::tree(&brain, supervisors.clone(), None));
     tokio::task::spawn_local(person::live(brain.clone(), shared.clone()));
     tokio::task::spawn_local(direct::live(brain.clone(), shared.clone()));
+    if shared.one_large_in > 0 {
+        tokio::task::spawn_local(large::live(brain.clone(), shared.clone()));
+    }
     tokio::task::spawn_local(strikes(brain.clone(), supervisors, root.clone(), shared.clone()));
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     loop {

@@ -27,6 +27,8 @@ pub struct Direct {
     pub told: Option<String>,
     /// The step that the result came from.
     pub result_of: Option<String>,
+    /// What is wrong with it.
+    pub wrong: Option<String>,
 }
 
 /// Calls now and then, as long as there is trouble.
@@ -45,7 +47,7 @@ async fn one(brain: Brain, shared: Shared) {
     let at = {
         let direct = &mut super::lock(&shared.person).direct;
         let step = format!("direct.{}", direct.len());
-        direct.push(Direct { step, is_unsafe, told: None, result_of: None });
+        direct.push(Direct { step, is_unsafe, told: None, result_of: None, wrong: None });
         direct.len() - 1
     };
     let step = format!("direct.{at}");
@@ -64,16 +66,20 @@ async fn one(brain: Brain, shared: Shared) {
     // Callers hang up.
     let patience = Duration::from_millis(if fastrand::u32(0..4) == 0 { fastrand::u64(1..3_000) } else { 600_000 });
     let answer = timeout(patience, call(&brain, request)).await;
+    let mut wrong = None;
     let (told, result_of) = match answer {
         Err(_) => ("hung up".to_owned(), None),
         Ok(Err(error)) => (error.fault.code, None),
         Ok(Ok(answer)) => {
             let body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
             let result_of = body["result"]["structured"]["step"].as_str().map(str::to_owned);
+            if result_of.is_some() {
+                wrong = super::large::look(&mut super::lock(&shared.large), &body["result"]).err();
+            }
             (body["call"]["outcome"].as_str().unwrap_or("?").to_owned(), result_of)
         }
     };
     shared.story.note(format!("the caller of {step}: {told}"));
     let direct = &mut super::lock(&shared.person).direct[at];
-    (direct.told, direct.result_of) = (Some(told), result_of);
+    (direct.told, direct.result_of, direct.wrong) = (Some(told), result_of, wrong);
 }

@@ -53,6 +53,16 @@ impl Disk {
         self.events.iter().filter(|event| event.stream == stream).cloned().collect()
     }
 
+    /// Events beyond the first so many.
+    pub(super) fn since(&self, seen: usize) -> impl Iterator<Item = &StoredEvent> {
+        self.events.iter().skip(seen)
+    }
+
+    /// All events.
+    pub(super) fn count(&self) -> usize {
+        self.events.len()
+    }
+
     /// All rows of a kind.
     pub(super) fn rows(&self, kind: &str) -> Vec<&Row> {
         self.rows.iter().filter(|((k, _), _)| k == kind).map(|(_, row)| row).collect()

@@ -12,13 +12,12 @@ use vance_shared::call::Outcome;
 use vance_shared::gate::Nobody;
 use vance_shared::ids::ClientId;
 use vance_shared::json::Raw;
-use vance_shared::limits::FRAME_BYTES;
 use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
 use super::line::{End, Line};
 use super::shelf::MemoryJournal;
-use super::{BRAIN, PORT, Shared, clock, lock};
+use super::{BRAIN, PORT, Shared, clock, large, lock};
 
 /// How often the machine looks whether it is to make a part of the Foot fall.
 const LOOK: Duration = Duration::from_millis(50);
@@ -73,6 +72,8 @@ struct Tools {
     foot: usize,
     /// One run of so many asks; 0: none.
     asks: u32,
+    /// One run of so many gives a large result; 0: none.
+    large: u32,
     ledger: Ledger,
     note: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -80,7 +81,9 @@ struct Tools {
 impl ToolHost for Tools {
     fn call(&self, call: ToolCall) -> BoxFuture<'static, Outcome> {
         let (foot, ledger, note) = (self.foot, self.ledger.clone(), Arc::clone(&self.note));
-        let asks = self.asks > 0 && fastrand::u32(0..self.asks) == 0;
+        let one_in = move |many: u32| many > 0 && fastrand::u32(0..many) == 0;
+        let asks = one_in(self.asks);
+        let large = self.large;
         Box::pin(async move {
             let step = call.arguments.value()["step"].as_str().unwrap_or("?").to_owned();
             note(format!("runs {step} ({})", call.call_id));
@@ -110,11 +113,13 @@ impl ToolHost for Tools {
                 note(format!("{step} heard {number:?}"));
                 ledger.hear(Heard { step: step.clone(), number });
             }
-            // Some do not fit a frame and travel in parts.
-            let pad = if fastrand::u32(0..60) == 0 { FRAME_BYTES + fastrand::usize(..FRAME_BYTES) } else { 0 };
+            let bytes = large::size(large);
+            if bytes > 0 {
+                note(format!("{step} gives {bytes} bytes"));
+            }
             Outcome::Done(ToolResult {
-                structured: Some(Raw::from(serde_json::json!({ "step": step }))),
-                ..ToolResult::text("x".repeat(pad))
+                structured: Some(Raw::from(serde_json::json!({ "step": step, "bytes": bytes }))),
+                ..ToolResult::text(large::text(&step, bytes))
             })
         })
     }
@@ -179,7 +184,13 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
         let story = shared.story.clone();
         Arc::new(move |text: String| story.note(format!("foot {index} (life {life}) {text}")))
     };
-    let tools = Arc::new(Tools { foot: index, asks: shared.asks, ledger: shared.ledger.clone(), note });
+    let tools = Arc::new(Tools {
+        foot: index,
+        asks: shared.asks,
+        large: shared.one_large_in,
+        ledger: shared.ledger.clone(),
+        note,
+    });
     let lines = Arc::clone(&shared.lines);
     let parts = Parts {
         client_id: ClientId::parse(&format!("foot_{index}"))?,
@@ -197,7 +208,7 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
             .into_iter()
             .flatten()
             .collect(),
-        blobs: None,
+        blobs: Some(shared.blobs.path().join(index.to_string())),
     };
     let foot = engine::start_with(FootConfig { name: Some(format!("laptop-{index}")), ..config() }, parts)?;
     let mut connection = foot.connection();

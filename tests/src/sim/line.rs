@@ -25,6 +25,8 @@ struct Fate {
     swallows: bool,
     /// What arrives from now on waits this long first.
     late: Option<Duration>,
+    /// It is cut when so many bytes more are written.
+    fuse: Option<usize>,
     waiting: Vec<Waker>,
 }
 
@@ -54,6 +56,22 @@ impl Control {
     /// This end hears nothing any more, and nobody hears it.
     pub(super) fn swallow(&self) {
         self.set(|fate| fate.swallows = true);
+    }
+
+    /// This end is cut when it has written so many bytes more: in the middle of what is large.
+    pub(super) fn cut_after(&self, bytes: usize) {
+        self.set(|fate| fate.fuse = Some(bytes));
+    }
+
+    fn wrote(&self, bytes: usize) {
+        let mut fate = self.lock();
+        let left = fate.fuse.map(|left| left.saturating_sub(bytes));
+        fate.fuse = left.filter(|left| *left > 0);
+        let burnt = left == Some(0);
+        drop(fate);
+        if burnt {
+            self.cut();
+        }
     }
 
     /// What arrives at this end is late.
@@ -130,7 +148,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Line<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.poll_fate(cx) {
-            Poll::Ready(Ok(false)) => Pin::new(&mut self.stream).poll_write(cx, bytes),
+            Poll::Ready(Ok(false)) => {
+                let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
+                if let Poll::Ready(Ok(bytes)) = wrote {
+                    self.control.wrote(bytes);
+                }
+                wrote
+            }
             Poll::Ready(Ok(true)) => Poll::Ready(Ok(bytes.len())),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
