@@ -207,7 +207,7 @@ fn own_tools(native: &Arc<NativeTools>) -> Vec<Arc<Tool>> {
 }
 
 /// Files for requests of packs are read under the same rules as by the native tools.
-fn reader(native: Arc<NativeTools>) -> ReadFile {
+pub(crate) fn reader(native: Arc<NativeTools>) -> ReadFile {
     ReadFile(Arc::new(move |path| {
         let native = Arc::clone(&native);
         Box::pin(async move { native.read_whole(path).await })

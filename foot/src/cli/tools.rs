@@ -14,7 +14,7 @@ use super::ask::nobody;
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::foot::{LocalFoot, left_out};
-use super::packs::launch::{host, launch, with_document};
+use super::packs::launch::{launch, reading_host, with_document};
 use crate::api::{ApiError, CallOutput, CallRequest};
 use crate::control::{Answer, Reached, Request, every_foot};
 
@@ -138,7 +138,7 @@ async fn dry_run(context: &mut Context, args: &CallArgs) -> Result<u8, Failure> 
     let name = args.tool.as_str();
     let pack = name.split_once(SUBTOOL_SEPARATOR).map(|(pack, _)| pack).and_then(|pack| PackName::parse(pack).ok());
     let pack = pack.ok_or_else(|| none(format!("{name} is a tool of no pack")))?;
-    let host = host(context)?;
+    let host = reading_host(context)?;
     let launch = with_document(context, launch(context, &pack)?, &host).await?;
     let arguments: Value = serde_json::from_str(&args.arguments).unwrap_or(Value::Null);
     match vance_mcp_host::rest::dry_run(&launch, &host, name, &arguments).await {

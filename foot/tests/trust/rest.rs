@@ -69,6 +69,13 @@ fn a_document_that_changes_asks_again() {
     let (base, came) = endpoint();
     desk.put("repo/.vancetope/foot-tools/docs/openapi.json", &document(&base, "change"));
     pack(&desk, THEIRS, &json!({"specFile": "docs/openapi.json"}));
+    // What is shown for those who have no terminal is what a yes there covers.
+    let shown = desk.json(&["trust", "show", "api"])["digest"].as_str().unwrap().to_owned();
+    assert!(desk.loads("api").contains(&shown), "{shown}");
+    let allowed = desk.alone(&["trust", "allow", "--pack", "api", "--digest", &shown]);
+    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    assert_eq!(desk.loads("api"), "up");
+    assert!(desk.alone(&["trust", "revoke", "api"]).status.success());
     let ended = desk.answered("2\n");
     assert!(ended.text.contains(&format!("  wants to reach: {base}")), "{}", ended.text);
     assert!(ended.text.contains("api__change"), "{}", ended.text);
@@ -236,7 +243,8 @@ fn where_a_fetched_document_leads_is_asked_before_anything_goes_there() {
     *it.docs.body.lock().unwrap() = Leading::document(&evil, &it.side);
     let (ended, said) = it.alone("top");
     assert!(!ended.status.success() && said.contains("host_not_allowed"), "{said}");
-    assert!(said.contains(&format!("\"allowedHosts\": [\"{}\"", evil.url)) && said.contains("terminal"), "{said}");
+    let named = said.lines().find(|line| line.contains("\"allowedHosts\": [")).unwrap();
+    assert!(named.contains(&format!("\"{}\"", evil.url)) && named.contains("terminal"), "{said}");
     let mut seat = Seat::take(it.command("top"));
     seat.asked(1);
     let text = seat.text();
@@ -279,4 +287,60 @@ fn a_pack_that_names_the_hosts_of_its_document_asks_once() {
     let ended = Seat::take(it.command("side")).answers("1\n");
     assert_eq!((ended.exit, it.came()), (0, [0, 1]), "{}", ended.text);
     assert_eq!(ended.text.matches("Load it?").count(), 1, "{}", ended.text);
+}
+
+#[test]
+fn a_dry_run_reads_no_file_that_a_call_could_not_read() {
+    let desk = Desk::new();
+    let (base, came) = endpoint();
+    let operation = json!({"operationId": "put", "requestBody": {"required": true, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}});
+    let document = json!({"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "servers": [{"url": base}], "paths": {"/f": {"put": operation}}});
+    pack(&desk, "home/foot-tools", &json!({"specInline": document}));
+    desk.put("repo/mine.txt", "mine");
+    for (path, want) in [("mine.txt", None), ("/etc/passwd", Some("file_access")), ("nothing.txt", Some("file_access"))]
+    {
+        let arguments = json!({"body": {"path": path}}).to_string();
+        let planned = json_of(&desk, &["tools", "call", "api__put", &arguments, "--dry-run", "--json"]);
+        assert_eq!(planned["error"]["code"].as_str(), want, "{path}: {planned}");
+    }
+    assert_eq!(came(), 0);
+}
+
+#[test]
+fn a_file_that_a_document_misses_costs_what_needs_it() {
+    let desk = Desk::new();
+    let (base, _) = endpoint();
+    let elsewhere = |file: &str| json!({"parameters": [{"$ref": format!("{file}#/p")}]});
+    let document = json!({"openapi": "3.0.3", "info": {"title": "t", "version": "1"}, "servers": [{"url": base}], "paths": {
+        "/a": {"get": {"operationId": "good", "responses": {"200": {"description": "ok"}}}},
+        "/b": {"get": elsewhere("./there.yaml")}, "/c": {"get": elsewhere("./gone.yaml")}, "/d": {"get": elsewhere("./broken.yaml")},
+    }});
+    desk.put("home/foot-tools/docs/openapi.json", &document.to_string());
+    desk.put("home/foot-tools/docs/there.yaml", "p: {name: x, in: query, schema: {type: string}}\n");
+    desk.put("home/foot-tools/docs/broken.yaml", "p: [\n");
+    pack(&desk, "home/foot-tools", &json!({"specFile": "docs/openapi.json"}));
+    let checked = json_of(&desk, &["packs", "check", &desk.text("home/foot-tools/api.json"), "--json"]);
+    let names: Vec<&str> =
+        checked["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["api__good", "api__get_b"], "{checked}");
+    assert_eq!(checked["skipped"].as_array().unwrap().len(), 2, "{checked}");
+    assert!(checked.to_string().contains("2 file(s) that its document refers to are not used"), "{checked}");
+}
+
+#[test]
+fn a_check_says_that_a_pack_would_not_load() {
+    let desk = Desk::new();
+    let (base, _) = endpoint();
+    desk.put("home/foot-tools/docs/openapi.json", &document(&base, "change"));
+    for (parameters, line, want) in [
+        ("\n\"include\": [\"nothing\"],\n\"specFile\": \"docs/openapi.json\"", 3, "no operation that could be a tool"),
+        ("\n\"specFile\": \"docs/gone.json\"", 2, "cannot be read"),
+    ] {
+        let text = format!("{{\"name\": \"api\", \"type\": \"rest_api\", \"parameters\": {{{parameters}}}}}");
+        desk.put("home/foot-tools/api.json", &text);
+        let checked = json_of(&desk, &["packs", "check", &desk.text("home/foot-tools/api.json"), "--json"]);
+        let problem = &checked["problems"][0];
+        assert_eq!((&checked["ok"], &problem["line"]), (&json!(false), &json!(line)), "{checked}");
+        assert!(problem["message"].as_str().unwrap().contains(want), "{checked}");
+    }
 }

@@ -68,7 +68,8 @@ impl RestPack {
         host: &HostEnv,
     ) -> Result<(Self, Vec<String>), Refused> {
         let refused = |why: String, hopeless| {
-            let cause = if hopeless { Cause::Hopeless } else { Cause::Away };
+            // Whoever loads packs waits for those that are away; a document that cannot be had is tried every minute anyway.
+            let cause = if hopeless { Cause::Hopeless } else { Cause::Broken };
             Refused { why, cause, next: Default::default() }
         };
         let ambient = env::ambient();

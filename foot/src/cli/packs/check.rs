@@ -44,9 +44,10 @@ pub(super) async fn check(context: &mut Context, args: &CheckArgs) -> Result<u8,
                         Some(Ok(looked)) => {
                             tools.extend(looked.tools);
                             skipped.extend(looked.skipped);
+                            problems.extend(looked.problem.map(|why| Problem::new(&file, spec_line(&text), why)));
                             warnings.extend(looked.warnings.iter().map(|text| Problem::new(&file, 1, text.as_str())));
                         }
-                        Some(Err(why)) => problems.push(Problem::new(&file, 1, why)),
+                        Some(Err(why)) => problems.push(Problem::new(&file, spec_line(&text), why)),
                         None => {}
                     }
                 }
@@ -105,6 +106,12 @@ fn tool(spec: &ToolSpec) -> Value {
     json!({
         "name": spec.name, "description": spec.description, "inputSchema": spec.input_schema.value(), "labels": spec.labels,
     })
+}
+
+/// The line that names a pack's document.
+fn spec_line(text: &str) -> u32 {
+    let names = ["specFile", "specUrl", "specInline"];
+    text.lines().position(|line| names.iter().any(|name| line.contains(name))).map_or(1, |at| u32::try_from(at + 1).unwrap_or(u32::MAX))
 }
 
 fn folder(path: &Path) -> PathBuf {

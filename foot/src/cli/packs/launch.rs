@@ -1,5 +1,7 @@
 //! One pack for a command that works with it by itself: what would be launched, and where.
 
+use std::sync::Arc;
+
 use vance_mcp_host::HostEnv;
 use vance_shared::gate::{Once, TrustedLaunch, Verdict};
 use vance_shared::launch::{LaunchPlan, Origin};
@@ -9,6 +11,9 @@ use vance_shared::pack::PackBody;
 use super::shelf::{self, PackFile};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::{ask, permissions};
+use crate::engine::reader;
+use crate::native::{NativeEnv, NativeTools};
 use crate::trust::Trust;
 
 /// Where a command's own packs live; nobody is asked for files.
@@ -26,6 +31,20 @@ pub(in crate::cli) fn host(context: &Context) -> Result<HostEnv, Failure> {
         client_name: "vancetope".to_owned(),
         sandbox: None,
     })
+}
+
+/// The same with files for requests, under the rules and by the person that decide for a call.
+pub(in crate::cli) fn reading_host(context: &Context) -> Result<HostEnv, Failure> {
+    let (host, paths) = (host(context)?, shelf::paths(context)?);
+    let native = NativeTools::new(NativeEnv {
+        rules: permissions::rules(&paths.home, (!context.general.no_local).then_some(paths.project.as_path()))?,
+        asker: ask::at_terminal(context)?,
+        guard_program: host.guard_program.clone(),
+        state_dir: paths.state,
+        home: paths.home,
+        project_dir: paths.project,
+    });
+    Ok(HostEnv { read_file: Some(reader(Arc::new(native))), ..host })
 }
 
 /// The pack that counts, if it may be reached at all.

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use vance_shared::gate::{Book, Digest, Once, Project, Verdict, digest, files, judge};
+use vance_mcp_host::files;
+use vance_shared::gate::{Book, Digest, Once, Project, Verdict, digest, judge};
 use vance_shared::launch::{LaunchPlan, Origin};
 use vance_shared::names::PackName;
 use vance_shared::show::plain;
@@ -75,12 +76,13 @@ impl Desk {
     /// What a pack would be asked with if nothing were known of it, and what consent would cover; or why it cannot be asked about.
     pub(super) fn as_new(&self, candidate: &Candidate) -> Result<(String, Digest), String> {
         let project = self.trust.project()?;
-        let hashed =
-            vance_mcp_host::files::hash(&files(&candidate.plan, project), project).map_err(|e| e.to_string())?;
-        let covers = digest(&candidate.plan, &hashed);
+        // As a judgement looks at it: with the document of an HTTP API.
+        let plan = files::shown(candidate.plan.clone(), Some(project.dir()), project.dir());
+        let found = files::hash(&files::named(&plan, project), project).map_err(|e| e.to_string())?;
+        let covers = digest(&plan, &found);
         let (book, once) = (Book::empty(), Once::default());
         let known = vance_shared::gate::Known { book: &book, once: &once, replaces: candidate.replaces.as_ref() };
-        match judge(candidate.plan.clone(), project, hashed, known) {
+        match judge(plan, project, found, known) {
             Verdict::Ask(question) => {
                 let text = question.text();
                 Ok((text.rsplit_once('\n').map_or(text, |(lines, _)| lines).to_owned(), covers))
