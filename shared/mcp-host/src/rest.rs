@@ -16,7 +16,7 @@ use vance_rest::error::Code;
 use vance_rest::exposure::{self, Called};
 use vance_rest::operation::Operation;
 use vance_rest::request::{self, Context, Files};
-use vance_rest::result::{Answer, shape, status_line};
+use vance_rest::result::{Answer, refusal, shape};
 use vance_rest::settings::Settings;
 use vance_shared::call::{Fault, Outcome};
 use vance_shared::json::Raw;
@@ -315,10 +315,9 @@ fn shaped(answer: &Incoming, most: usize) -> Outcome {
     let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|status| status.canonical_reason());
     let answer =
         Answer { status: answer.status, reason: reason.unwrap_or_default(), headers: &headers, body: &answer.body };
-    let line = status_line(answer);
     let result = shape(answer, most);
     match result.is_error {
-        true => Outcome::Failed { error: Code::HttpStatus.fault(line), result: Some(result) },
+        true => Outcome::Failed { error: Code::HttpStatus.fault(refusal(answer, &result)), result: Some(result) },
         false => Outcome::Done(result),
     }
 }

@@ -13,6 +13,8 @@ use body::Content;
 pub const MAX_BINARY_BYTES: usize = 1024 * 1024;
 /// Characters of one header that are shown.
 const MAX_HEADER_CHARS: usize = 1000;
+/// Characters of a server's words on its refusal that stand in the reason of a call: what is wrong with which field stands at its beginning.
+const MAX_REFUSAL_CHARS: usize = 400;
 /// Headers that say something to whoever called.
 const SHOWN: [&str; 6] = ["location", "link", "retry-after", "etag", "x-total-count", "content-disposition"];
 
@@ -71,6 +73,14 @@ pub fn is_failure(status: u16) -> bool {
 pub fn status_line(answer: Answer<'_>) -> String {
     let reason = crate::text::clean(answer.reason, 100);
     if reason.is_empty() { format!("HTTP {}", answer.status) } else { format!("HTTP {} {reason}", answer.status) }
+}
+
+/// Why a call failed, for people: the status, and how the server's own words begin.
+pub fn refusal(answer: Answer<'_>, result: &ToolResult) -> String {
+    let status = status_line(answer);
+    let text = result.joined_text();
+    let said = text.strip_prefix(&status).unwrap_or(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.is_empty() { status } else { format!("{status}: {}", crate::text::clean(&said, MAX_REFUSAL_CHARS)) }
 }
 
 fn header<'a>(answer: Answer<'a>, name: &str) -> Option<&'a str> {

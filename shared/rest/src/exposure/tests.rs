@@ -71,6 +71,61 @@ fn a_thousand_operations_are_found_described_and_called() {
 }
 
 #[test]
+fn what_an_operation_is_called_finds_it_first() {
+    let operations = [
+        ("actions/list-repo-variables", "GET", "/repos/{owner}/{repo}/actions/variables", "List repository variables"),
+        ("repos/get-all-topics", "GET", "/repos/{owner}/{repo}/topics", "Get all repository topics"),
+        (
+            "repos/get",
+            "GET",
+            "/repos/{owner}/{repo}",
+            "Get a repository\n\nThe parent and source objects are there for a fork.",
+        ),
+        ("pulls/list-files", "GET", "/repos/{owner}/{repo}/pulls/{n}/files", "List pull requests files"),
+        ("pulls/list", "GET", "/repos/{owner}/{repo}/pulls", "List pull requests"),
+        ("pulls/create", "POST", "/repos/{owner}/{repo}/pulls", "Create a pull request"),
+        (
+            "pulls/create-review",
+            "POST",
+            "/repos/{owner}/{repo}/pulls/{n}/reviews",
+            "Create a review for a pull request",
+        ),
+        ("issues/createIssueComment", "POST", "/repos/{owner}/{repo}/issues/{n}/comments", "Create an issue comment"),
+        ("issues/create", "POST", "/repos/{owner}/{repo}/issues", "Create an issue"),
+        ("pulls/merge", "PUT", "/repos/{owner}/{repo}/pulls/{n}/merge", "Merge a pull request"),
+    ];
+    let mut paths = Map::new();
+    for (id, method, path, summary) in operations {
+        let operation = json!({"operationId": id, "summary": summary});
+        let at = paths.entry(path).or_insert_with(|| json!({}));
+        at[method.to_lowercase()] = operation;
+    }
+    let document = json!({"openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "paths": paths});
+    let plan = RestPlan {
+        exposure: Exposure::Search,
+        ..RestPlan::new(PackName::parse("p").unwrap(), Origin::Global, Spec::Inline(Value::Null))
+    };
+    let api = Api::load(Document::from_value(document, None).unwrap(), &plan);
+    for (query, want) in [
+        ("get a repository", "repos_get"),
+        ("list pull requests", "pulls_list"),
+        ("create pull request", "pulls_create"),
+        ("create an issue", "issues_create"),
+        ("merge a pull request", "pulls_merge"),
+        ("issue comment", "issues_createIssueComment"),
+        ("pulls merge", "pulls_merge"),
+        ("repositories", "repos_get"),
+        ("reviewing", ""),
+        ("review", "pulls_create-review"),
+    ] {
+        let found = answer(&api, "search", json!({"query": query}));
+        assert_eq!(found["operations"][0]["name"].as_str().unwrap_or_default(), want, "{query}: {found}");
+    }
+    let found = answer(&api, "search", json!({"query": "a variable"}));
+    assert_eq!(found["total"], 1, "a word of one letter finds nothing: {found}");
+}
+
+#[test]
 fn the_pack_says_which_operations_are_only_found_by_search() {
     let mut plan = RestPlan::new(PackName::parse("p").unwrap(), Origin::Global, Spec::Inline(Value::Null));
     let operation = |id: &str| json!({"get": {"operationId": id}});

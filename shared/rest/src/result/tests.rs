@@ -107,3 +107,19 @@ fn an_answer_of_millions_of_values_says_how_many_are_missing() {
     assert_eq!(all[kept], format!("… {} more items", 2_000_000 - kept));
     assert_eq!((&structured["body"], &structured["truncated"]), (&shown, &json!(true)));
 }
+
+#[test]
+fn a_refusal_is_the_status_and_how_the_servers_words_begin() {
+    let said = |body: &[u8], media: &str| {
+        let headers = [("content-type".to_owned(), media.to_owned())];
+        let answer = Answer { status: 404, reason: "Not Found", headers: &headers, body };
+        refusal(answer, &shape(answer, 10_000))
+    };
+    assert_eq!(said(b"", "text/plain"), "HTTP 404 Not Found");
+    assert_eq!(
+        said(b"{\"error\": \"no such item\"}", "application/json"),
+        "HTTP 404 Not Found: {\"error\": \"no such item\"}"
+    );
+    assert_eq!(said("kein\n  Gerät\u{202e}".as_bytes(), "text/plain; charset=utf-8"), "HTTP 404 Not Found: kein Gerät");
+    assert_eq!(said(&[b'x'; 5000], "text/plain").chars().count(), "HTTP 404 Not Found: ".len() + MAX_REFUSAL_CHARS);
+}
