@@ -19,6 +19,7 @@ mod sse;
 mod types;
 
 pub use error::{ApiError, Problem};
+pub(crate) use error::cure as tls_cure;
 pub use follow::{Follow, Notice};
 pub use types::{
     Call, CallOutput, CallRequest, Called, Client, Event, OpenQuestion, Questions, Resolve, Session, SessionTool, SessionTools, Sessions,
@@ -334,7 +335,7 @@ impl Brain {
 
     fn fault(&self, error: &reqwest::Error) -> ApiError {
         let (url, why) = (self.url().to_owned(), why(error));
-        if error.is_connect() { ApiError::Unreachable { url, why } } else { ApiError::Broken { url, why } }
+        if error.is_connect() { ApiError::no_connection(url, why) } else { ApiError::Broken { url, why } }
     }
 }
 

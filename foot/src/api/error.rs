@@ -29,6 +29,14 @@ pub enum ApiError {
         /// The fault of the connection.
         why: String,
     },
+    /// Somebody answers at the address, and TLS does not come about.
+    #[error("{url} answers, but TLS fails: {why}; {}", cure(why))]
+    NoTrust {
+        /// The Brain's address.
+        url: String,
+        /// What does not fit.
+        why: String,
+    },
     /// The Brain answered too late, or the answer broke off.
     #[error("the Brain at {url} did not finish its answer: {why}")]
     Broken {
@@ -71,6 +79,7 @@ impl ApiError {
     pub fn code(&self) -> &str {
         match self {
             Self::Unreachable { .. } => "brain_unreachable",
+            Self::NoTrust { .. } => "brain_not_trusted",
             Self::Broken { .. } => "brain_answer_broken",
             Self::Refused { code, .. } => code,
             Self::Strange { .. } => "brain_answer_strange",
@@ -83,7 +92,15 @@ impl ApiError {
         match self {
             Self::Unreachable { .. } | Self::Broken { .. } => true,
             Self::Refused { status, .. } => *status >= 500 || *status == 429,
-            Self::Strange { .. } | Self::Setup(_) => false,
+            Self::NoTrust { .. } | Self::Strange { .. } | Self::Setup(_) => false,
+        }
+    }
+
+    /// The fault of a connection that does not come about.
+    pub(super) fn no_connection(url: String, why: String) -> Self {
+        match is_of_tls(&why) {
+            true => Self::NoTrust { url, why },
+            false => Self::Unreachable { url, why },
         }
     }
 
@@ -120,6 +137,28 @@ impl ApiError {
     }
 }
 
+/// By the words of the TLS library.
+fn is_of_tls(why: &str) -> bool {
+    ["peer certificate", "InvalidContentType", "HandshakeFailure", "fatal alert", "PeerIncompatible"]
+        .iter()
+        .any(|word| why.contains(word))
+}
+
+/// What to do about TLS that does not come about.
+pub(crate) fn cure(why: &str) -> &'static str {
+    let has = |word| why.contains(word);
+    if has("UnknownIssuer") || has("self-signed") || has("CaUsedAsEndEntity") {
+        return "its authority is not one that this machine knows: name its certificate with SSL_CERT_FILE=/path/ca.pem, here and at every later start";
+    }
+    if has("not valid for name") || has("NotValidForName") {
+        return "use a host name that its certificate is made for";
+    }
+    if has("InvalidContentType") {
+        return "no TLS is spoken there: use http://, or ask for the right port";
+    }
+    "look at the Brain's certificate (`tls` in its brain.yaml)"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +171,22 @@ mod tests {
         let ApiError::Refused { problems, detail, .. } = error else { panic!("refused") };
         assert_eq!(problems.iter().map(|p| p.line).collect::<Vec<_>>(), [3, 0]);
         assert_eq!(detail.value()["more"], 1);
+    }
+
+    #[test]
+    fn somebody_who_answers_without_trust_is_no_brain_that_is_away() {
+        for (why, want) in [
+            ("invalid peer certificate: UnknownIssuer", Some("SSL_CERT_FILE")),
+            ("invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for b", Some("host name")),
+            ("received corrupt message of type InvalidContentType", Some("http://")),
+            ("invalid peer certificate: Expired", Some("brain.yaml")),
+            ("Connection refused (os error 111)", None),
+        ] {
+            let error = ApiError::no_connection("https://b.example".to_owned(), why.to_owned());
+            assert_eq!(error.code() == "brain_not_trusted", want.is_some(), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(want.unwrap_or("vance-brain serve")) && text.contains(why), "{text}");
+        }
     }
 
     #[test]

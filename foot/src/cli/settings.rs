@@ -64,7 +64,11 @@ impl Environment {
                 (false, true) => Some(ADDRESS_IS_VARIABLE),
                 (false, false) => None,
             },
-            ApiError::Unreachable { .. } | ApiError::Broken { .. } | ApiError::Strange { .. } | ApiError::Setup(_) => {
+            ApiError::Unreachable { .. }
+            | ApiError::NoTrust { .. }
+            | ApiError::Broken { .. }
+            | ApiError::Strange { .. }
+            | ApiError::Setup(_) => {
                 self.brain_of_variable.then_some(ADDRESS_IS_VARIABLE)
             }
             ApiError::Refused { .. } => None,
@@ -127,7 +131,8 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
         Ok(None) => {}
         Err(error) => tracing::warn!("{error}; going on without it"),
     }
-    if is_theirs || !is_loopback(brain) {
+    // Behind TLS its own Brain may have a name instead of the loopback.
+    if is_theirs || !(is_loopback(brain) || address::of_running(home).as_ref() == Some(brain)) {
         return None;
     }
     let path = home.join("brain").join("local.token");

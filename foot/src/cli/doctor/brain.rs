@@ -9,7 +9,7 @@ use vance_shared::show::plain;
 use vance_shared::wire::PROTOCOL;
 
 use super::Finding;
-use crate::api::{ApiError, Brain, Ready, is_loopback};
+use crate::api::{ApiError, Brain, Ready, is_loopback, tls_cure};
 use crate::cli::access::is_encrypted_or_here;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -85,6 +85,7 @@ fn unreachable(error: &ApiError, url: &Url) -> Finding {
         ApiError::Unreachable { why, .. } | ApiError::Broken { why, .. } => {
             Finding::fix("brain", format!("{shown}: {why}"), cure(why, url))
         }
+        ApiError::NoTrust { why, .. } => Finding::fix("brain", format!("{shown} answers, but TLS fails: {why}"), tls_cure(why)),
         ApiError::Refused { status: 503, message, .. } => {
             Finding::fix("brain", format!("{shown}: {message}"), "look at the log of vance-brain")
         }
@@ -93,6 +94,10 @@ fn unreachable(error: &ApiError, url: &Url) -> Finding {
             format!("{shown} answers with a redirect (HTTP {status})"),
             "use the address that it leads to: vancetope login URL",
         ),
+        ApiError::Refused { status: 400, message, .. } if message.contains("speaks TLS") => {
+            let fix = format!("vancetope login {}", shown.replacen("http://", "https://", 1));
+            Finding::fix("brain", format!("{shown}: {message}"), fix)
+        }
         ApiError::Refused { status, .. } => Finding::fix(
             "brain",
             format!("something answers at {shown}, but it is no Brain (HTTP {status})"),
@@ -110,10 +115,6 @@ fn unreachable(error: &ApiError, url: &Url) -> Finding {
 fn cure(why: &str, url: &Url) -> String {
     let why = why.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| why.contains(word));
-    if has(&["certificate", "unknownissuer", "notvalidforname", "tls", "handshake", "invalidcontenttype"]) {
-        return "check https and the host name; a certificate of your own is named by SSL_CERT_FILE=/path/ca.pem"
-            .to_owned();
-    }
     if has(&["lookup", "resolve", "name or service", "dns"]) {
         return "check the host name, and whether this machine is online".to_owned();
     }
@@ -194,8 +195,6 @@ mod tests {
             ("Connection refused (os error 111)", &there, "is vance-brain running there"),
             ("no answer in time", &there, "firewall"),
             ("failed to lookup address information: Name or service not known", &there, "host name"),
-            ("invalid peer certificate: UnknownIssuer", &there, "SSL_CERT_FILE"),
-            ("received corrupt message of type InvalidContentType", &there, "SSL_CERT_FILE"),
             ("Network is unreachable (os error 101)", &there, "network"),
             ("something new", &there, "check the address"),
         ] {
