@@ -111,7 +111,9 @@ fn tool(spec: &ToolSpec) -> Value {
 /// The line that names a pack's document.
 fn spec_line(text: &str) -> u32 {
     let names = ["specFile", "specUrl", "specInline"];
-    text.lines().position(|line| names.iter().any(|name| line.contains(name))).map_or(1, |at| u32::try_from(at + 1).unwrap_or(u32::MAX))
+    text.lines()
+        .position(|line| names.iter().any(|name| line.contains(name)))
+        .map_or(1, |at| u32::try_from(at + 1).unwrap_or(u32::MAX))
 }
 
 fn folder(path: &Path) -> PathBuf {
