@@ -73,6 +73,28 @@ pub enum AuthFault {
         /// The pack.
         pack: PackName,
     },
+    /// What there is does not suffice, and a login like it would not either.
+    #[error(
+        "the server wants the scope {scope} besides: add it to `scopes` in the pack's `auth`, then run `{command} {pack}`"
+    )]
+    NeedsScope {
+        /// What it wants, safe to print.
+        scope: String,
+        /// The program's command.
+        command: &'static str,
+        /// The pack.
+        pack: PackName,
+    },
+    /// A token that was given a moment ago is no good.
+    #[error(
+        "the server refuses a token that is new (HTTP 401): it may be for another account or another address; run `{command} {pack}` as somebody who may use it"
+    )]
+    StillRefused {
+        /// The program's command.
+        command: &'static str,
+        /// The pack.
+        pack: PackName,
+    },
     /// The pack does not take a login.
     #[error("pack '{pack}' takes no login: {why}")]
     TakesNone {

@@ -142,8 +142,12 @@ pub(crate) async fn wait(
                     }
                     continue;
                 }
+                let unsent = flight.unsent();
                 flight.cancel("it took too long");
-                return Ended::Deadline;
+                return match unsent {
+                    Some(what) => Ended::Reply(Reply::Lost { why: format!("{what} when its time was over"), began: false }),
+                    None => Ended::Deadline,
+                };
             }
         }
     }
@@ -407,6 +411,21 @@ mod tests {
         assert!(matches!(ended, Ended::Deadline));
         assert_eq!(begin.elapsed().as_secs(), 18);
         assert_eq!(*told.lock().unwrap(), "it took too long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_was_not_sent_yet_when_its_time_was_over_has_not_run() {
+        let flight = InFlight::new(std::future::pending(), mpsc::channel(1).1, |_| {});
+        let held = Arc::new(Mutex::new(Some("it waited")));
+        let mut deadline = Deadline::new(Instant::now(), Duration::from_secs(10), Duration::from_secs(10));
+        let (cancel, nobody) = (CancellationToken::new(), Asking::default());
+        let ended = wait(flight.held_by(held), &mut deadline, &cancel, None, &nobody, &nobody).await;
+        let Ended::Reply(reply) = ended else { panic!("{ended:?}") };
+        let Answer::Finished(Outcome::Failed { error, .. }) = judge(reply) else { panic!("failed") };
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("unavailable", "it waited when its time was over; nothing ran")
+        );
     }
 
     #[tokio::test(start_paused = true)]

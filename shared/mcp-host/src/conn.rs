@@ -1,6 +1,6 @@
 //! A connection to a server: how a request is put to it, over pipes as raw JSON or over HTTP through the SDK.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use vance_shared::json::Raw;
 
+use crate::auth::{AuthFault, Session};
 use crate::client::Listeners;
 use crate::fault::{Doubt, verdict};
 use crate::handle::Progress;
@@ -28,6 +29,9 @@ pub const CALL_ID_META: &str = "vancetope/call_id";
 pub const TRACEPARENT_META: &str = "traceparent";
 /// Progress reports that wait for their caller.
 const PROGRESS_REPORTS: usize = 16;
+
+/// What a request waits for that has a login.
+const RENEWING: &str = "the server's token was still being renewed";
 
 /// Whether a server is there is known after this time: somewhat more than a connection takes to fail.
 const THERE_WAIT: Duration = Duration::from_secs(15);
@@ -73,6 +77,9 @@ pub(crate) enum Conn {
     Http(Http),
 }
 
+/// When, and what is wrong.
+type Asked = (Instant, Option<String>);
+
 /// A server behind HTTP.
 ///
 /// Each request is an exchange of its own: one that ends badly is a reason to ask whether the server is still there, and costs nothing else.
@@ -86,7 +93,9 @@ pub(crate) struct Http {
     /// Requests under way.
     exchanges: TaskTracker,
     /// When it was asked last whether it is there, and what is wrong. A lock, so that a hundred failed requests ask once.
-    asked: Arc<tokio::sync::Mutex<Option<(Instant, Option<String>)>>>,
+    asked: Arc<tokio::sync::Mutex<Option<Asked>>>,
+    /// Its login, where it has one.
+    session: Option<Arc<Session>>,
 }
 
 impl Conn {
@@ -170,8 +179,9 @@ impl Http {
         listeners: Listeners,
         mask: Arc<Mask>,
         trouble: mpsc::Sender<String>,
+        session: Option<Arc<Session>>,
     ) -> Self {
-        Self { peer, listeners, mask, trouble, exchanges: TaskTracker::new(), asked: Arc::default() }
+        Self { peer, listeners, mask, trouble, exchanges: TaskTracker::new(), asked: Arc::default(), session }
     }
 
     /// Waits until no request is under way.
@@ -249,11 +259,23 @@ impl Http {
     fn send(&self, request: ClientRequest, meta: Option<RequestMetaObject>) -> InFlight {
         let (reply_to, reply) = oneshot::channel();
         let (progress_to, progress) = mpsc::channel(PROGRESS_REPORTS);
-        let (cancel, cancelled) = oneshot::channel::<String>();
+        let (cancel, mut cancelled) = oneshot::channel::<String>();
         let mut options = PeerRequestOptions::no_options();
         options.meta = meta;
         let http = self.clone();
+        let held = Arc::new(Mutex::new(self.session.is_some().then_some(RENEWING)));
+        let holding = Arc::clone(&held);
         self.exchanges.spawn(async move {
+            if let Some(session) = &http.session {
+                let ready = tokio::select! {
+                    ready = session.ready() => ready,
+                    _ = &mut cancelled => return,
+                };
+                if let Err(fault) = ready {
+                    return drop(reply_to.send(without_token(&fault)));
+                }
+                *holding.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
             let exchanged = exchange(&http.peer, request, options, &http.listeners, progress_to, cancelled).await;
             let Some(exchanged) = exchanged else { return };
             let (reply, doubt) = exchanged.map_or_else(|error| verdict(error, &http.mask), |reply| (reply, None));
@@ -272,7 +294,23 @@ impl Http {
         let ended = async move {
             reply.await.unwrap_or_else(|_| Reply::Lost { why: "the request was given up".to_owned(), began: true })
         };
-        InFlight::new(ended, progress, move |why| drop(cancel.send(why.to_owned())))
+        InFlight::new(ended, progress, move |why| drop(cancel.send(why.to_owned()))).held_by(held)
+    }
+}
+
+/// Nothing was sent. Another process that is at it passes by itself.
+fn without_token(fault: &AuthFault) -> Reply {
+    match fault {
+        AuthFault::Busy => Reply::Lost { why: fault.to_string(), began: false },
+        AuthFault::NeedsLogin { .. }
+        | AuthFault::NeedsScope { .. }
+        | AuthFault::StillRefused { .. }
+        | AuthFault::TakesNone { .. }
+        | AuthFault::Refused(_)
+        | AuthFault::TimedOut
+        | AuthFault::Store(_)
+        | AuthFault::Server(_)
+        | AuthFault::Pack(_) => Reply::Refused(fault.to_string()),
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct InFlight {
     pub(crate) reply: std::pin::Pin<Box<dyn Future<Output = Reply> + Send>>,
     pub(crate) progress: mpsc::Receiver<Box<Progress>>,
     cancel: Option<Cancel>,
+    /// Why it has not been sent yet.
+    held_by: Option<Arc<Mutex<Option<&'static str>>>>,
 }
 
 impl InFlight {
@@ -53,7 +55,18 @@ impl InFlight {
         progress: mpsc::Receiver<Box<Progress>>,
         cancel: impl FnOnce(&str) + Send + 'static,
     ) -> Self {
-        Self { reply: Box::pin(reply), progress, cancel: Some(Box::new(cancel)) }
+        Self { reply: Box::pin(reply), progress, cancel: Some(Box::new(cancel)), held_by: None }
+    }
+
+    /// One that is not sent while this says what it waits for. A lock, because whoever sends it says so once.
+    pub(crate) fn held_by(mut self, what: Arc<Mutex<Option<&'static str>>>) -> Self {
+        self.held_by = Some(what);
+        self
+    }
+
+    /// What it waits for, if nothing of it has been sent.
+    pub(crate) fn unsent(&self) -> Option<&'static str> {
+        *self.held_by.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the end, without a deadline of its own.

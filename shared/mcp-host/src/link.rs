@@ -246,7 +246,7 @@ async fn reach_http(
                 session.serve();
             }
             let (trouble, heard) = mpsc::channel(1);
-            let http = Http::new(running.peer().clone(), listeners, mask, trouble);
+            let http = Http::new(running.peer().clone(), listeners, mask, trouble, session.clone());
             let body = Body::Http { trouble: heard, http: http.clone() };
             return Ok((Link { running, body }, Conn::Http(http)));
         }

@@ -218,7 +218,8 @@ fn a_login_that_is_refused_or_cannot_be_says_why() {
 #[test]
 fn a_code_that_is_typed_elsewhere_logs_in_and_is_renewed_like_any_other() {
     run(async {
-        let server = Server::start(&["secret", "device"]).await;
+        // Its first answer is an error page, which costs nobody their code.
+        let server = Server::start(&["secret", "device", "ill"]).await;
         let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
         failed(&host).await;
         let env = env_of(&host);
@@ -253,5 +254,108 @@ fn a_code_that_is_refused_or_not_offered_says_so() {
             assert!(fault.starts_with(want), "{fault}");
             host.supervisor.shutdown().await;
         }
+    });
+}
+
+#[test]
+fn a_login_that_is_forgotten_counts_no_more_in_a_host_that_runs() {
+    run(async {
+        let server = Server::start(&["text"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        failed(&host).await;
+        let done = login(&host, server.plan(Auth::IfAsked)).await.unwrap();
+        assert_eq!(done.expires_in, Some(std::time::Duration::from_secs(3600)), "a life that is a text is read");
+        host.up().await;
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        let launch = TrustedLaunch::own_home(server.plan(Auth::IfAsked)).unwrap();
+        assert!(auth::logout(&launch, &env_of(&host)).await.unwrap());
+        tokio::time::sleep(std::time::Duration::from_millis(1_200)).await;
+        let outcome = host.call("echo", json!({})).await;
+        assert_eq!(code_of(&outcome), "unauthorized", "{outcome:?}");
+        assert_eq!(server.count("call echo"), 1);
+        host.supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn while_a_person_stands_at_the_login_page_a_running_host_renews_its_token() {
+    run(async {
+        let server = Server::start(&[]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        failed(&host).await;
+        login(&host, server.plan(Auth::IfAsked)).await.unwrap();
+        host.up().await;
+        let (opened, is_open) = tokio::sync::oneshot::channel();
+        let opened = std::sync::Mutex::new(Some(opened));
+        let nobody: OnAuthorize = Arc::new(move |_, _| opened.lock().unwrap().take().unwrap().send(()).unwrap());
+        let launch = TrustedLaunch::own_home(server.plan(Auth::IfAsked)).unwrap();
+        let env = env_of(&host);
+        let standing = tokio::spawn(async move { auth::login(&launch, &env, nobody).await });
+        is_open.await.unwrap();
+        server.get("/revoke").await;
+        let begun = std::time::Instant::now();
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        assert!(!standing.is_finished());
+        standing.abort();
+        host.supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn an_authorization_server_that_does_badly_is_named_with_its_cause() {
+    run(async {
+        let given = |server: &Server| {
+            let base = format!("http://127.0.0.1:{}", server.port);
+            Auth::OAuth(OAuth { issuer: Some(base), ..OAuth::default() })
+        };
+        let server = Server::start(&["page"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        let pages = Arc::new(std::sync::Mutex::new(String::new()));
+        let seen = pages.clone();
+        let browser: OnAuthorize = Arc::new(move |_, address| {
+            let (address, seen) = (address.to_owned(), seen.clone());
+            tokio::spawn(
+                async move { *seen.lock().unwrap() = reqwest::get(address).await.unwrap().text().await.unwrap() },
+            );
+        });
+        let launch = TrustedLaunch::own_home(server.plan(Auth::IfAsked)).unwrap();
+        let fault = auth::login(&launch, &env_of(&host), browser).await.unwrap_err().to_string();
+        assert!(fault.contains("HTTP 500"), "{fault}");
+        host.until("the page", |_| !pages.lock().unwrap().is_empty()).await;
+        assert!(pages.lock().unwrap().contains("did not work"), "{}", pages.lock().unwrap());
+        host.supervisor.shutdown().await;
+
+        let server = Server::start(&["nopkce"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        let fault = login(&host, server.plan(Auth::IfAsked)).await.unwrap_err().to_string();
+        assert!(fault.contains("does not say that it takes PKCE") && fault.contains("`issuer`"), "{fault}");
+        assert_eq!(server.count("register"), 0);
+        login(&host, server.plan(given(&server))).await.unwrap();
+        host.supervisor.shutdown().await;
+    });
+}
+
+#[test]
+fn what_a_server_repeats_of_a_token_is_masked_and_a_scope_that_it_wants_is_named() {
+    run(async {
+        let server = Server::start(&["echo"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        failed(&host).await;
+        login(&host, server.plan(Auth::IfAsked)).await.unwrap();
+        host.up().await;
+        server.get("/revoke").await;
+        let outcome = format!("{:?}", host.call("echo", json!({})).await);
+        assert!(outcome.contains("not {{login}}"), "{outcome}");
+        host.supervisor.shutdown().await;
+
+        let server = Server::start(&["scope"]).await;
+        let host = Host::start(server.plan(Auth::IfAsked), tempfile::tempdir().unwrap());
+        failed(&host).await;
+        login(&host, server.plan(Auth::IfAsked)).await.unwrap();
+        host.up().await;
+        let outcome = format!("{:?}", host.call("echo", json!({})).await);
+        assert!(outcome.contains("wants the scope more besides: add it to `scopes`"), "{outcome}");
+        host.supervisor.shutdown().await;
     });
 }

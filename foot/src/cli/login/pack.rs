@@ -62,6 +62,8 @@ fn fault(fault: AuthFault) -> Failure {
         AuthFault::Refused(_) => "login_refused",
         AuthFault::TimedOut => "login_timed_out",
         AuthFault::NeedsLogin { .. }
+        | AuthFault::NeedsScope { .. }
+        | AuthFault::StillRefused { .. }
         | AuthFault::Busy
         | AuthFault::Store(_)
         | AuthFault::Server(_)

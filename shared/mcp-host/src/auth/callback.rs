@@ -1,9 +1,11 @@
 //! The browser's way back: one page on 127.0.0.1, for one login.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::{AuthFault, shown};
 
@@ -13,6 +15,9 @@ const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Whoever connects says what it wants within this time.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Connections to the page that may be silent at once: browsers open some before they need them. One more, and the oldest goes.
+const MAX_SILENT: usize = 64;
 
 /// Waits for one answer.
 pub(super) struct Callback {
@@ -44,40 +49,74 @@ impl Callback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// The first answer that carries our state. Others, wherever they come from, change nothing. Waits for ever.
-    pub(super) async fn answer(self, state: &str) -> Result<Answer, AuthFault> {
+    /// The first answer that carries our state, and the page that waits to hear how it ends. Others, wherever they come from, change
+    /// nothing. Waits for ever.
+    pub(super) async fn answer(self, state: &str) -> Result<(Answer, Page), AuthFault> {
+        let (mut visits, mut order) = (JoinSet::new(), VecDeque::new());
         loop {
-            let mut browser = match self.listener.accept().await {
-                Ok((browser, _)) => browser,
-                Err(error) => {
-                    tracing::debug!(%error, "a connection to the login's page failed");
-                    tokio::time::sleep(REQUEST_WAIT).await;
-                    continue;
-                }
-            };
-            // One after the other: a page that is fetched once needs no more.
-            let Ok(Some(target)) = tokio::time::timeout(REQUEST_WAIT, target(&mut browser, self.port)).await else {
-                continue;
-            };
-            let verdict = judge(&target, state);
-            let (status, words) = match &verdict {
-                Verdict::Answered(Ok(_)) => ("200 OK", "You are logged in. You can close this page."),
-                Verdict::Answered(Err(_)) => ("200 OK", "The login was refused. You can close this page."),
-                Verdict::NotOurs => ("400 Bad Request", "This is not the answer to a login that is under way."),
-                Verdict::Elsewhere => ("404 Not Found", "There is nothing here."),
-            };
-            let page = format!("<!doctype html><meta charset=utf-8><title>Vancetope</title><p>{words}\n");
-            let response = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n{page}",
-                page.len()
-            );
-            match tokio::time::timeout(REQUEST_WAIT, browser.write_all(response.as_bytes())).await {
-                Ok(Ok(())) => drop(browser.shutdown().await),
-                Ok(Err(_)) | Err(_) => tracing::debug!("the browser did not wait for the login's page"),
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((browser, _)) => {
+                        order.retain(|visit: &tokio::task::AbortHandle| !visit.is_finished());
+                        if order.len() >= MAX_SILENT && let Some(oldest) = order.pop_front() {
+                            oldest.abort();
+                        }
+                        order.push_back(visits.spawn(visit(browser, self.port, state.to_owned())));
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a connection to the login's page failed");
+                        tokio::time::sleep(REQUEST_WAIT).await;
+                    }
+                },
+                Some(visited) = visits.join_next() => match visited {
+                    Ok(Some((Ok(answer), page))) => return Ok((answer, page)),
+                    Ok(Some((Err(fault), page))) => {
+                        page.say("200 OK", "The login was refused. You can close this page.").await;
+                        return Err(fault);
+                    }
+                    // Nothing for us, or pushed out.
+                    Ok(None) | Err(_) => {}
+                },
             }
-            if let Verdict::Answered(answer) = verdict {
-                return answer;
-            }
+        }
+    }
+}
+
+/// One connection: what it says to our state, if it does.
+async fn visit(mut browser: TcpStream, port: u16, state: String) -> Option<(Result<Answer, AuthFault>, Page)> {
+    let target = tokio::time::timeout(REQUEST_WAIT, target(&mut browser, port)).await.ok()??;
+    let page = Page(browser);
+    let (status, words) = match judge(&target, &state) {
+        Verdict::Answered(answer) => return Some((answer, page)),
+        Verdict::NotOurs => ("400 Bad Request", "This is not the answer to a login that is under way."),
+        Verdict::Elsewhere => ("404 Not Found", "There is nothing here."),
+    };
+    page.say(status, words).await;
+    None
+}
+
+/// A browser that waits for its page.
+pub(super) struct Page(TcpStream);
+
+impl Page {
+    /// How the login ended.
+    pub(super) async fn ended(self, well: bool) {
+        let words = match well {
+            true => "You are logged in. You can close this page.",
+            false => "The login did not work; the terminal says why. You can close this page.",
+        };
+        self.say("200 OK", words).await;
+    }
+
+    async fn say(mut self, status: &str, words: &str) {
+        let page = format!("<!doctype html><meta charset=utf-8><title>Vancetope</title><p>{words}\n");
+        let response = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n{page}",
+            page.len()
+        );
+        match tokio::time::timeout(REQUEST_WAIT, self.0.write_all(response.as_bytes())).await {
+            Ok(Ok(())) => drop(self.0.shutdown().await),
+            Ok(Err(_)) | Err(_) => tracing::debug!("the browser did not wait for the login's page"),
         }
     }
 }
@@ -165,7 +204,7 @@ mod tests {
     async fn a_stranger_cannot_end_a_login() {
         let callback = Callback::open(None).await.unwrap();
         let (uri, port) = (callback.uri(), callback.port);
-        let answer = tokio::spawn(callback.answer("s"));
+        let answer = tokio::spawn(async move { callback.answer("s").await });
         let ask = async |text: String| {
             let mut browser = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             browser.write_all(text.as_bytes()).await.unwrap();
@@ -178,11 +217,18 @@ mod tests {
         assert_eq!(ask(forged).await, "");
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
         assert!(ask(get("/callback?code=c&state=x")).await.starts_with("HTTP/1.1 400"));
-        assert!(
-            ask(get(&format!("{}?code=c&state=s", uri.rsplit_once(&port.to_string()).unwrap().1)))
-                .await
-                .contains("logged in")
-        );
-        assert_eq!(answer.await.unwrap().unwrap().code, "c");
+        // Nor hold it up: these say nothing, and are more than may.
+        let mut silent = Vec::new();
+        for _ in 0..MAX_SILENT + 6 {
+            silent.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+        }
+        let ours = get(&format!("{}?code=c&state=s", uri.rsplit_once(&port.to_string()).unwrap().1));
+        let (page, said) = tokio::join!(ask(ours), async {
+            let (said, page) = answer.await.unwrap().unwrap();
+            page.ended(false).await;
+            said
+        });
+        assert_eq!(said.code, "c");
+        assert!(page.contains("did not work") && !page.contains("logged in"), "the page waits for the end: {page}");
     }
 }

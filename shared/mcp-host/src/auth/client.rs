@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
@@ -11,6 +12,7 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
+use vance_shared::mend;
 
 use super::session::{Challenge, Session};
 use super::{AuthFault, shown};
@@ -56,8 +58,11 @@ impl HttpClient {
             let Some(challenge) = challenge_of(&error) else { return Err(error) };
             // One renewal: a token that is refused when it is new is not the trouble.
             let again = if challenge.scope.is_some() { true } else { !std::mem::replace(&mut renewed, true) };
-            if !again || !session.answers(&challenge) {
+            if !session.answers(&challenge) {
                 return Err(error);
+            }
+            if !again {
+                return Err(of_fault(session.still_refused()));
             }
             asked_for_more |= challenge.scope.is_some();
             token = Some(session.other(token.as_deref(), &challenge).await.map_err(of_fault)?);
@@ -105,6 +110,17 @@ pub(super) async fn challenge(client: &reqwest::Client, endpoint: &Endpoint) -> 
     Ok(Challenge { header: header.map(str::to_owned), scope: None })
 }
 
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Events whose JSON is put right where servers are known to be sloppy.
+fn put_right(events: Events) -> Events {
+    let mended = |mut event: Sse| {
+        event.data = event.data.map(mend::message);
+        event
+    };
+    events.map(move |event| event.map(mended)).boxed()
+}
+
 impl StreamableHttpClient for HttpClient {
     type Error = reqwest::Error;
 
@@ -134,6 +150,12 @@ impl StreamableHttpClient for HttpClient {
             self.http.post_message_with_response_limits(uri, message, session_id, token, headers.clone(), limits)
         })
         .await
+        .map(|response| match response {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                StreamableHttpPostResponse::Sse(put_right(events), session)
+            }
+            other => other,
+        })
     }
 
     async fn delete_session(
@@ -183,5 +205,6 @@ impl StreamableHttpClient for HttpClient {
             )
         })
         .await
+        .map(put_right)
     }
 }

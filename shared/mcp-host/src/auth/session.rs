@@ -10,12 +10,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig, CredentialStore as _,
-    InMemoryCredentialStore, OAuthClientConfig, StoredCredentials,
+    InMemoryCredentialStore, OAuthClientConfig,
 };
-use serde::Deserialize;
+use tokio::time::Instant;
 use vance_shared::launch::{Auth, Grant, LaunchPlan, OAuth, Tls, Transport};
 use vance_shared::names::PackName;
 
@@ -27,11 +28,16 @@ use crate::addresses::Addresses;
 use crate::handle::HostEnv;
 
 mod device;
+mod tokens;
+mod words;
 
-/// A token is renewed this long before its end, or at half its life if that is short.
-const RENEW_BEFORE_S: u64 = 60;
+use tokens::{Token, token, tokens};
+use words::NO_PKCE;
+
 /// Questions for more scopes without a success in between: a server that is never content is refused.
 const MAX_STEP_UPS: u32 = 3;
+/// How often a running host looks whether another process logged in anew, or forgot the login.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a server did not take a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,21 +55,10 @@ impl Challenge {
     }
 }
 
-#[derive(Clone)]
-struct Token {
-    secret: String,
-    /// Seconds since 1970, as far as the server told.
-    ends_at_s: Option<u64>,
-    renew_at_s: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Tokens {
-    access_token: String,
-    #[serde(default)]
-    refresh_token: Option<String>,
-    #[serde(default)]
-    expires_in: Option<u64>,
+/// What was kept when it was looked at last.
+struct Looked {
+    at: Instant,
+    mark: u64,
 }
 
 #[derive(Default)]
@@ -88,6 +83,8 @@ pub(crate) struct Session {
     open: Option<OnAuthorize>,
     /// A lock, because every request reads it and a renewal writes it; never held across an await.
     current: Mutex<Option<Token>>,
+    /// A lock for the same reason.
+    looked: Mutex<Looked>,
     /// One renewal at a time in this process; the store's lock is for the others.
     turn: tokio::sync::Mutex<Turn>,
     /// Calls are taken: only then a person is asked on the way. Before, whoever connects asks.
@@ -108,6 +105,7 @@ impl Session {
         let Some(oauth) = oauth_of(plan, host)? else { return Ok(None) };
         let url = url.split(['?', '#']).next().unwrap_or(url).to_owned();
         let store = Store::new(host, &plan.pack, &url);
+        let looked = Looked { at: Instant::now(), mark: store.mark() };
         let current = store.load()?.and_then(|kept| token(&kept.credentials));
         Ok(Some(Self {
             pack: plan.pack.clone(),
@@ -122,6 +120,7 @@ impl Session {
             store,
             open,
             current: Mutex::new(current),
+            looked: Mutex::new(looked),
             turn: tokio::sync::Mutex::default(),
             serving: AtomicBool::new(false),
             refusal: Mutex::default(),
@@ -146,6 +145,7 @@ impl Session {
 
     /// The token to send; none if there is none (yet).
     pub(crate) async fn token(&self) -> Result<Option<String>, AuthFault> {
+        self.look();
         let Some(token) = lock(&self.current).clone() else { return Ok(None) };
         if token.renew_at_s.is_none_or(|at| now_s() < at) {
             return Ok(Some(token.secret));
@@ -157,6 +157,32 @@ impl Session {
             // The server says what it wants.
             Err(AuthFault::NeedsLogin { .. }) => Ok(None),
             Err(fault) => Err(fault),
+        }
+    }
+
+    /// Waits until there is a token that can be sent, if one is to be sent. Nothing has been sent yet.
+    pub(crate) async fn ready(&self) -> Result<(), AuthFault> {
+        self.token().await.map(|_| ())
+    }
+
+    /// A login that another process made or forgot counts here too.
+    fn look(&self) {
+        let mut looked = lock(&self.looked);
+        if looked.at.elapsed() < LOOK_EVERY {
+            return;
+        }
+        looked.at = Instant::now();
+        let mark = self.store.mark();
+        if mark == looked.mark {
+            return;
+        }
+        match self.store.load() {
+            Ok(kept) => {
+                looked.mark = mark;
+                *lock(&self.current) = kept.and_then(|kept| token(&kept.credentials));
+            }
+            // It may pass; what was there a moment ago is as good as it was.
+            Err(error) => tracing::debug!(pack = %self.pack, %error, "the login cannot be looked at"),
         }
     }
 
@@ -173,7 +199,6 @@ impl Session {
     /// Logs in, whatever there is.
     pub(crate) async fn login(&self, challenge: &Challenge) -> Result<LoggedIn, AuthFault> {
         let _turn = self.turn.lock().await;
-        let _held = self.store.lock().await?;
         let kept = self.anew(challenge, &[], true).await?;
         Ok(self.logged_in(&kept))
     }
@@ -183,7 +208,7 @@ impl Session {
         LoggedIn {
             issuer: kept.credentials.issuer.clone(),
             scopes: kept.credentials.granted_scopes.clone(),
-            expires_in: tokens.as_ref().and_then(|t| t.expires_in).map(std::time::Duration::from_secs),
+            expires_in: tokens.as_ref().and_then(|t| t.expires_in).map(Duration::from_secs),
             renewable: self.oauth.grant == Grant::ClientCredentials
                 || tokens.is_some_and(|t| t.refresh_token.is_some()),
         }
@@ -191,7 +216,7 @@ impl Session {
 
     async fn renew(&self, refused: Option<&str>, challenge: &Challenge, ask: bool) -> Result<String, AuthFault> {
         let mut turn = self.turn.lock().await;
-        let _held = self.store.lock().await?;
+        let held = self.store.lock().await?;
         let kept = self.store.load()?;
         let usable = kept.as_ref().and_then(|kept| token(&kept.credentials));
         // Somebody else was faster: another task, another process, a login on the command line.
@@ -218,13 +243,15 @@ impl Session {
                 return Ok(secret);
             }
         }
+        // A person may be asked now: meanwhile others renew what they have.
+        drop(held);
         let kept = self.anew(challenge, &granted, ask).await?;
         token(&kept.credentials).map(|token| token.secret).ok_or_else(|| self.needs_login())
     }
 
     /// None: the refresh token is worth nothing any more.
     async fn refresh(&self, kept: Kept, challenge: &Challenge) -> Result<Option<String>, AuthFault> {
-        let (mut manager, metadata) = self.manager(challenge).await?;
+        let (mut manager, metadata, _) = self.manager(challenge).await?;
         if kept.credentials.issuer.is_some() && kept.credentials.issuer != metadata.issuer {
             tracing::warn!(pack = %self.pack, "its authorization server is another one now; the old login is forgotten");
             self.forget()?;
@@ -253,7 +280,7 @@ impl Session {
         }
     }
 
-    /// A token without an old one.
+    /// A token without an old one. The store is locked only while a token is fetched and kept.
     async fn anew(&self, challenge: &Challenge, granted: &[String], ask: bool) -> Result<Kept, AuthFault> {
         let person = match self.oauth.grant {
             Grant::ClientCredentials => None,
@@ -261,11 +288,11 @@ impl Session {
                 Some(open) if ask => Some(open),
                 Some(_) | None => {
                     *lock(&self.refusal) = Some(challenge.clone());
-                    return Err(self.needs_login());
+                    return Err(self.needs(challenge));
                 }
             },
         };
-        let (mut manager, metadata) = self.manager(challenge).await?;
+        let (mut manager, metadata, is_published) = self.manager(challenge).await?;
         let memory = InMemoryCredentialStore::new();
         manager.set_credential_store(memory.clone());
         let mut scopes = self.oauth.scopes.clone();
@@ -280,6 +307,13 @@ impl Session {
         }
         match person {
             None => self.by_itself(manager, &memory, scopes).await,
+            Some(_)
+                if is_published
+                    && self.oauth.issuer.is_none()
+                    && metadata.code_challenge_methods_supported.is_none() =>
+            {
+                Err(AuthFault::Server(NO_PKCE.to_owned()))
+            }
             Some(open) => self.by_a_person(manager, &metadata, &memory, scopes, open).await,
         }
     }
@@ -299,6 +333,7 @@ impl Session {
         };
         manager.validate_client_credentials_metadata(&config).map_err(|error| self.fault(&error))?;
         manager.configure_client_credentials(&config).map_err(|error| self.fault(&error))?;
+        let _held = self.store.lock().await?;
         manager.exchange_client_credentials(&config).await.map_err(|error| self.fault(&error))?;
         self.keep(memory, None, String::new()).await
     }
@@ -324,13 +359,18 @@ impl Session {
         let state = parsed.query_pairs().find(|(key, _)| key == "state").map(|(_, value)| value.into_owned());
         let state = state.ok_or_else(|| AuthFault::Server("the login's address has no state".to_owned()))?;
         open(&self.pack, &address);
-        let answer =
-            tokio::time::timeout(LOGIN_WAIT, callback.answer(&state)).await.map_err(|_| AuthFault::TimedOut)??;
-        manager
-            .exchange_code_for_token_with_issuer(&answer.code, &state, answer.issuer.as_deref())
-            .await
-            .map_err(|error| self.fault(&error))?;
-        self.keep(memory, secret, redirect).await
+        let answered = tokio::time::timeout(LOGIN_WAIT, callback.answer(&state)).await;
+        let (answer, page) = answered.map_err(|_| AuthFault::TimedOut)??;
+        let kept = async {
+            let _held = self.store.lock().await?;
+            let exchanged =
+                manager.exchange_code_for_token_with_issuer(&answer.code, &state, answer.issuer.as_deref()).await;
+            exchanged.map_err(|error| self.fault(&error))?;
+            self.keep(memory, secret, redirect).await
+        };
+        let kept = kept.await;
+        page.ended(kept.is_ok()).await;
+        kept
     }
 
     /// Who we are: the client that the pack names, a client metadata document, or a client that is registered now. Gives the secret that must be kept.
@@ -370,21 +410,25 @@ impl Session {
         Ok(Arc::clone(self.wire.get_or_init(|| Arc::new(wire))))
     }
 
-    /// Finds the authorization server.
-    async fn manager(&self, challenge: &Challenge) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthFault> {
+    /// Finds the authorization server. True: it said itself what it can do.
+    async fn manager(
+        &self,
+        challenge: &Challenge,
+    ) -> Result<(AuthorizationManager, AuthorizationMetadata, bool), AuthFault> {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(self.url.as_str(), self.wire()?)
             .await
             .map_err(|error| self.fault(&error))?;
-        let metadata = match &self.oauth.token_url {
+        let (metadata, is_published) = match &self.oauth.token_url {
             Some(token_url) => {
                 let mut metadata = AuthorizationMetadata::default();
                 metadata.token_endpoint.clone_from(token_url);
                 metadata.authorization_endpoint.clone_from(token_url);
-                metadata
+                (metadata, false)
             }
             None => {
                 let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
-                found.map_err(|error| self.fault(&error))?.metadata
+                let found = found.map_err(|error| self.fault(&error))?;
+                (found.metadata, found.source.is_discovered())
             }
         };
         if let (Some(named), Some(found)) = (&self.oauth.issuer, &metadata.issuer)
@@ -397,7 +441,7 @@ impl Session {
             )));
         }
         manager.set_metadata(metadata.clone());
-        Ok((manager, metadata))
+        Ok((manager, metadata, is_published))
     }
 
     async fn keep(
@@ -409,31 +453,21 @@ impl Session {
         let credentials = memory.load().await.map_err(|error| self.fault(&error))?;
         let credentials = credentials.ok_or_else(|| AuthFault::Server("it gave no token".to_owned()))?;
         let kept = Kept { url: self.url.clone(), client_secret, redirect_uri, credentials };
-        self.store.save(&kept)?;
-        *lock(&self.current) = token(&kept.credentials);
+        self.save(&kept)?;
         Ok(kept)
+    }
+
+    fn save(&self, kept: &Kept) -> Result<(), AuthFault> {
+        self.store.save(kept)?;
+        let mut looked = lock(&self.looked);
+        looked.mark = self.store.mark();
+        *lock(&self.current) = token(&kept.credentials);
+        Ok(())
     }
 
     fn forget(&self) -> Result<(), AuthFault> {
         *lock(&self.current) = None;
         self.store.remove().map(|_| ())
-    }
-
-    fn needs_login(&self) -> AuthFault {
-        AuthFault::NeedsLogin { command: self.command, pack: self.pack.clone() }
-    }
-
-    fn fault(&self, error: &AuthError) -> AuthFault {
-        let mut text = error.to_string();
-        let mut next = std::error::Error::source(error);
-        while let Some(cause) = next {
-            text = format!("{text}: {cause}");
-            next = cause.source();
-        }
-        match error {
-            AuthError::AuthorizationRequired => self.needs_login(),
-            _ => AuthFault::Server(shown(&text)),
-        }
     }
 }
 
@@ -459,19 +493,6 @@ fn configure(
         config = config.with_client_secret(secret);
     }
     manager.configure_client(config)
-}
-
-fn tokens(credentials: &StoredCredentials) -> Option<Tokens> {
-    let value = serde_json::to_value(credentials.token_response.as_ref()?).ok()?;
-    serde_json::from_value(value).ok()
-}
-
-fn token(credentials: &StoredCredentials) -> Option<Token> {
-    let tokens = tokens(credentials)?;
-    let life = tokens.expires_in.zip(credentials.token_received_at);
-    let ends_at_s = life.map(|(life, received)| received.saturating_add(life));
-    let renew_at_s = life.map(|(life, received)| received.saturating_add(life - RENEW_BEFORE_S.min(life / 2)));
-    Some(Token { secret: tokens.access_token, ends_at_s, renew_at_s })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,8 +17,9 @@ use super::AuthFault;
 use crate::handle::HostEnv;
 use crate::vault::Vault;
 
-/// Another process may be renewing: that takes a request or two. One that waits for a person takes longer, and then we say so.
-const LOCK_WAIT: Duration = Duration::from_secs(20);
+/// Another process may be renewing or keeping a token: a few requests, each of which a slow server may stretch. Nobody holds the lock while a person is
+/// asked.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
 const LOCK_POLL: Duration = Duration::from_millis(25);
 /// A token and its client: more is no token file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;

@@ -1,11 +1,12 @@
 //! The SDK's requests to authorization servers: bounded, encrypted, and only where they may go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use reqwest::Url;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest};
+use serde_json::Value;
 use vance_shared::launch::Tls;
 
 use crate::addresses::Addresses;
@@ -20,6 +21,8 @@ pub(super) struct Wire {
     follow: reqwest::Client,
     stop: reqwest::Client,
     addresses: Addresses,
+    /// What was wrong with the last request, where the SDK does not say it. A lock, because clones of one request's errors ask for it.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Wire {
@@ -32,7 +35,7 @@ impl Wire {
         };
         let build = |builder: reqwest::ClientBuilder| builder.build().map_err(|error| crate::fault::request(&error));
         let stop = build(builder()?.redirect(reqwest::redirect::Policy::none()))?;
-        Ok(Self { follow: build(builder()?)?, stop, addresses })
+        Ok(Self { follow: build(builder()?)?, stop, addresses, trouble: Mutex::default() })
     }
 }
 
@@ -68,7 +71,29 @@ impl Wire {
         Ok((response.status().as_u16(), response.into_body()))
     }
 
+    /// What was wrong with the last request, if something was.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn send(
+        &self,
+        client: &reqwest::Client,
+        request: reqwest::Request,
+    ) -> Result<::http::Response<Vec<u8>>, Failed> {
+        let sent = self.exchange(client, request).await;
+        let trouble = match &sent {
+            Err(error) => Some(error.to_string()),
+            Ok(answer) if answer.status().as_u16() >= 400 && !says_why(answer.body()) => {
+                Some(format!("HTTP {}", answer.status().as_u16()))
+            }
+            Ok(_) => None,
+        };
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        sent
+    }
+
+    async fn exchange(
         &self,
         client: &reqwest::Client,
         request: reqwest::Request,
@@ -95,8 +120,26 @@ impl Wire {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(builder.body(body)?)
+        Ok(builder.body(lives_in_numbers(body))?)
     }
+}
+
+/// An error as OAuth tells it.
+fn says_why(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|body| body.get("error").is_some_and(Value::is_string))
+}
+
+/// Some servers give the life of a token as text, or with a fraction; the SDK takes whole numbers only.
+fn lives_in_numbers(body: Vec<u8>) -> Vec<u8> {
+    let Ok(mut read) = serde_json::from_slice::<Value>(&body) else { return body };
+    let Some(life) = read.get_mut("expires_in").filter(|life| !life.is_u64()) else { return body };
+    let seconds = match &*life {
+        Value::String(text) => text.trim().parse::<f64>().ok(),
+        other => other.as_f64(),
+    };
+    // What is no number is left out: the server says when the token is over.
+    *life = seconds.filter(|s| s.is_finite() && *s >= 0.0).map_or(Value::Null, |s| Value::from(s as u64));
+    serde_json::to_vec(&read).unwrap_or(body)
 }
 
 /// Encrypted, or on this machine.
@@ -113,4 +156,23 @@ pub(super) fn is_safe(url: &Url) -> bool {
 
 fn host(url: &Url) -> String {
     super::shown(url.host_str().unwrap_or("the address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_life_of_a_token_is_a_whole_number_whatever_the_server_wrote() {
+        for (given, want) in [
+            (r#"{"a":1,"expires_in":"3600"}"#, r#"{"a":1,"expires_in":3600}"#),
+            (r#"{"expires_in":3599.9}"#, r#"{"expires_in":3599}"#),
+            (r#"{"expires_in":"soon"}"#, r#"{"expires_in":null}"#),
+            (r#"{"expires_in":-5}"#, r#"{"expires_in":null}"#),
+            (r#"{"expires_in": 3600}"#, r#"{"expires_in": 3600}"#),
+            ("{\"expires_in\"", "{\"expires_in\""),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&lives_in_numbers(given.into())), want);
+        }
+    }
 }

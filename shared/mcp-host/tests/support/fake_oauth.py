@@ -5,6 +5,12 @@ Words:
   deny            the person says no
   secret          registered clients get a secret, and must show it
   closed          no registration
+  text            the life of a token is a text
+  nopkce          the server does not say that it takes PKCE
+  page            tokens are asked for in vain: an error page
+  ill             the first answer to a device code is an error page
+  echo            a refresh is refused for now, in words that repeat the token
+  scope           calls want the scope `more`
   device          device codes; somebody allows them at /allow?CODE, or never
 Paths beside OAuth's own: /mcp, /revoke (all access tokens), /forget (all refresh tokens).
 Tool: echo.
@@ -20,6 +26,7 @@ base = "http://127.0.0.1:%d" % port
 resource = base + "/mcp"
 clients, codes, access, refresh = {"given": "given-secret"}, {}, {}, {}
 devices, allowed = {}, set()
+ill = ["ill" in words]
 
 
 def note(text):
@@ -58,6 +65,8 @@ class Handler(BaseHTTPRequestHandler):
                     "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
                     "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
                     "token_endpoint_auth_methods_supported": methods}
+            if "nopkce" in words:
+                del meta["code_challenge_methods_supported"]
             if "device" in words:
                 meta["device_authorization_endpoint"] = base + "/device"
             if "closed" not in words:
@@ -111,6 +120,12 @@ class Handler(BaseHTTPRequestHandler):
     def token(self, ask):
         grant, client = ask["grant_type"], ask.get("client_id")
         note("token %s" % grant)
+        if "page" in words or (ill[0] and grant.endswith("device_code")):
+            ill[0] = False
+            self.send_response(500)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            return self.wfile.write(b"oops")
         if ask.get("resource") != resource:
             return self.answer(400, {"error": "invalid_target"})
         if client not in clients or (clients[client] or None) != ask.get("client_secret"):
@@ -128,13 +143,15 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(400, {"error": "authorization_pending"})
             del devices[ask["device_code"]]
         elif grant == "refresh_token":
+            if "echo" in words:
+                return self.answer(400, {"error": "temporarily_unavailable", "error_description": "not " + ask["refresh_token"]})
             # Each is good for one time.
             if refresh.pop(ask["refresh_token"], None) != client:
                 return self.answer(400, {"error": "invalid_grant"})
             time.sleep(0.2)
         token = uuid.uuid4().hex
         access[token] = time.time() + life
-        answer = {"access_token": token, "token_type": "Bearer", "expires_in": life, "scope": "mcp:use"}
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": str(life) if "text" in words else life, "scope": "mcp:use"}
         if grant != "client_credentials":
             answer["refresh_token"] = uuid.uuid4().hex
             refresh[answer["refresh_token"]] = client
@@ -159,6 +176,8 @@ class Handler(BaseHTTPRequestHandler):
             return result({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
         if method == "ping":
             return result({})
+        if "scope" in words:
+            return self.answer(403, None, WWW_Authenticate='Bearer error="insufficient_scope", scope="more"')
         note("call %s" % params.get("name"))
         result({"content": [{"type": "text", "text": json.dumps(params.get("arguments"))}]})
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Challenge, Session, lock, token, with_offline};
+use super::{Challenge, Session, with_offline};
 use crate::auth::store::{Kept, now_s};
 use crate::auth::wire::{Wire, is_safe};
 use crate::auth::{AuthFault, DeviceCode, LoggedIn, OnDeviceCode, shown};
@@ -18,6 +18,8 @@ use crate::auth::{AuthFault, DeviceCode, LoggedIn, OnDeviceCode, shown};
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Between two looks unless the server says otherwise, and what `slow_down` adds (both of the RFC).
 const POLL: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks, whatever a server allows.
+const MIN_POLL: Duration = Duration::from_secs(1);
 /// The longest pause between two looks that a server may ask for.
 const MAX_POLL: Duration = Duration::from_secs(60);
 /// The longest life of a code: servers give five to thirty minutes.
@@ -51,9 +53,7 @@ impl Session {
         challenge: &Challenge,
         show: &OnDeviceCode,
     ) -> Result<LoggedIn, AuthFault> {
-        let _turn = self.turn.lock().await;
-        let _held = self.store.lock().await?;
-        let (manager, metadata) = self.manager(challenge).await?;
+        let (manager, metadata, _) = self.manager(challenge).await?;
         let wire = self.wire()?;
         let endpoint = metadata.additional_fields.get("device_authorization_endpoint").and_then(Value::as_str);
         let none = "its authorization server offers no device code; log in without --device, where a browser can reach this machine";
@@ -80,9 +80,10 @@ impl Session {
         let credentials: StoredCredentials = serde_json::from_value(credentials)
             .map_err(|_| AuthFault::Server("its answer holds no token".to_owned()))?;
         let client_secret = client.secret.filter(|_| client.registered);
+        // Nobody was held up while the person was at it.
+        let _held = self.store.lock().await?;
         let kept = Kept { url: self.url.clone(), client_secret, redirect_uri: String::new(), credentials };
-        self.store.save(&kept)?;
-        *lock(&self.current) = token(&kept.credentials);
+        self.save(&kept)?;
         Ok(self.logged_in(&kept))
     }
 
@@ -93,14 +94,27 @@ impl Session {
         fields: &[(&str, &str)],
         offer: &Offer,
     ) -> Result<Value, AuthFault> {
-        let mut pause = offer.interval.map_or(POLL, Duration::from_secs).min(MAX_POLL);
+        let mut pause = offer.interval.map_or(POLL, Duration::from_secs).clamp(MIN_POLL, MAX_POLL);
         let deadline = Instant::now() + Duration::from_secs(offer.expires_in).min(MAX_WAIT);
         loop {
             tokio::time::sleep(pause).await;
             if Instant::now() >= deadline {
                 return Err(AuthFault::Refused("nobody entered the code in time".to_owned()));
             }
-            let (status, body) = wire.form(endpoint, fields).await.map_err(|why| AuthFault::Server(shown(&why)))?;
+            // A line that is cut or a server that is ill for a moment costs nobody their code (RFC 8628, 3.5).
+            let (status, body) = match wire.form(endpoint, fields).await {
+                Ok((status, body)) if status < 500 => (status, body),
+                Ok((status, _)) => {
+                    tracing::debug!(status, "the token endpoint is ill; asking again");
+                    pause = (pause + POLL).min(MAX_POLL);
+                    continue;
+                }
+                Err(why) => {
+                    tracing::debug!("the token endpoint cannot be reached ({}); asking again", shown(&why));
+                    pause = (pause + POLL).min(MAX_POLL);
+                    continue;
+                }
+            };
             let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
                 return Err(AuthFault::Server(format!("its token endpoint answered with HTTP {status}")));
             };
@@ -110,7 +124,7 @@ impl Session {
                 Some("authorization_pending") => {}
                 Some("slow_down") => pause = (pause + POLL).min(MAX_POLL),
                 Some("expired_token") => return Err(AuthFault::Refused("nobody entered the code in time".to_owned())),
-                Some(error) => return Err(AuthFault::Refused(shown(error))),
+                Some(error) => return Err(AuthFault::Refused(self.masked(error, [offer.device_code.clone()]))),
             }
         }
     }
