@@ -130,6 +130,8 @@ fn code(fault: &AuthFault) -> &'static str {
         AuthFault::Refused(_) => "login_refused",
         AuthFault::TimedOut => "login_timed_out",
         AuthFault::NeedsLogin { .. }
+        | AuthFault::NeedsScope { .. }
+        | AuthFault::StillRefused { .. }
         | AuthFault::Busy
         | AuthFault::Store(_)
         | AuthFault::Server(_)
