@@ -152,6 +152,9 @@ impl People {
         if url.as_ref().is_some_and(|url| url.len() > MAX_URL_BYTES) {
             return declined("its address is too long");
         }
+        if url.as_ref().is_some_and(|url| !may_be_opened(url)) {
+            return declined("its address is neither https nor http on this machine");
+        }
         let schema = params.get("requestedSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
         if schema.to_string().len() > MAX_SCHEMA_BYTES {
             return declined("its schema is too large");
@@ -175,6 +178,17 @@ impl People {
             }
         }
     }
+}
+
+/// Whether a person can be sent there: a script or a file of this machine is none.
+fn may_be_opened(url: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else { return false };
+    let Some(host) = url.host_str() else { return false };
+    let is_here = || {
+        let address = host.trim_matches(['[', ']']).parse();
+        host == "localhost" || address.is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    };
+    url.scheme() == "https" || (url.scheme() == "http" && is_here())
 }
 
 #[cfg(test)]
@@ -212,6 +226,27 @@ mod tests {
             ),
         ] {
             assert_eq!(people.ask(&pack, None, params).await, want, "{params}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_sent_to_a_script_or_a_file() {
+        for (url, may) in [
+            ("https://login.example/x?y=1", true),
+            ("http://127.0.0.1:8080/cb", true),
+            ("http://[::1]/cb", true),
+            ("http://localhost/cb", true),
+            ("http://login.example/", false),
+            ("http://localhost.example/", false),
+            ("javascript:alert(1)", false),
+            ("JavaScript:alert(1)", false),
+            ("file:///etc/passwd", false),
+            ("data:text/html,x", false),
+            ("vscode://x", false),
+            ("https:", false),
+            ("", false),
+        ] {
+            assert_eq!(may_be_opened(url), may, "{url}");
         }
     }
 

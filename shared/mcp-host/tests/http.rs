@@ -12,7 +12,7 @@ use base64::Engine as _;
 use host::{Host, code_of, json_of, run};
 use serde_json::json;
 use vance_mcp_host::guard::{self, GuardedChild, Spawn};
-use vance_mcp_host::{CALL_ID_META, HostState, TRACEPARENT_META};
+use vance_mcp_host::{CALL_ID_META, HostEvent, HostState, TRACEPARENT_META};
 use vance_shared::call::Outcome;
 use vance_shared::launch::{Auth, LaunchPlan, Tls, Transport};
 
@@ -208,6 +208,83 @@ fn a_server_that_dies_in_a_call_leaves_it_unknown_and_is_found_again() {
 }
 
 #[test]
+fn an_outage_of_a_remote_server_is_waited_out_however_many_tries_it_takes() {
+    run(async {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut server = serve(dir.path(), port, &[]).await;
+        let host = Host::start(plan(port, &[]), dir);
+        host.up().await;
+        server.kill(Duration::ZERO).await.unwrap();
+        let refused = host.call("echo", json!({})).await;
+        assert_eq!(code_of(&refused), "unavailable", "{refused:?}");
+        // Two restarts are all that a server has which crashes.
+        host.until("five tries", |host| host.events().len() > 5).await;
+        let failed = host.events().into_iter().find(|event| matches!(event, HostEvent::Failed { .. }));
+        assert_eq!(failed, None, "it is only away");
+        assert!(matches!(host.handle.state(), HostState::Restarting { .. }), "{}", host.handle.state());
+        let server = serve(host.dir.path(), port, &[]).await;
+        host.up().await;
+        assert_eq!(host.call("echo", json!({})).await.word(), "done");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_call_that_ends_badly_ends_alone() {
+    run(async {
+        let (host, server) = host_of(&[], &[]).await;
+        host.up().await;
+        let others = async {
+            host.until("the neighbour", |host| host.count("call hold") == 1).await;
+            for (tool, word) in [("plain", "unknown"), ("cut", "unknown"), ("lost", "failed"), ("broken", "unknown")] {
+                let outcome = host.call(tool, json!({})).await;
+                assert_eq!(outcome.word(), word, "{tool}: {outcome:?}");
+            }
+            let lost = host.call("lost", json!({})).await;
+            assert_eq!(code_of(&lost), "mcp_error", "not one to be sent again: {lost:?}");
+            assert_eq!(host.call("echo", json!({})).await.word(), "done");
+            std::fs::write(host.dir.path().join("go"), "").unwrap();
+        };
+        let (neighbour, ()) = tokio::join!(host.call("hold", json!({})), others);
+        assert_eq!(neighbour.word(), "done", "{neighbour:?}");
+        assert_eq!((host.count("initialize"), host.handle.state()), (1, HostState::Up), "one session all the time");
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn sloppy_json_in_an_event_costs_what_is_wrong_with_it() {
+    run(async {
+        let (host, server) = host_of(&[], &[]).await;
+        host.up().await;
+        let Outcome::Done(result) = host.call("lone", json!({})).await else { panic!() };
+        assert_eq!(result.joined_text(), "a \u{fffd} b");
+        assert_eq!(result.structured.map(|raw| raw.value()), Some(json!({"n": null})));
+        finish(host, server).await;
+    });
+}
+
+#[test]
+fn a_call_goes_on_while_its_server_gets_a_new_session() {
+    run(async {
+        let (host, server) = host_of(&[], &[]).await;
+        host.up().await;
+        let others = async {
+            host.until("the neighbour", |host| host.count("call hold") == 1).await;
+            assert_eq!(host.call("forget", json!({})).await.word(), "done");
+            assert_eq!(code_of(&host.call("echo", json!({})).await), "unavailable");
+            host.until("a new session", |host| host.count("initialize") == 2).await;
+            host.up().await;
+            assert_eq!(host.call("echo", json!({})).await.word(), "done");
+            std::fs::write(host.dir.path().join("go"), "").unwrap();
+        };
+        let (neighbour, ()) = tokio::join!(host.call("hold", json!({})), others);
+        assert_eq!(neighbour.word(), "done", "{neighbour:?}");
+        finish(host, server).await;
+    });
+}
+
+#[test]
 fn an_event_stream_without_an_end_expires_and_the_cancel_goes_upstream() {
     run(async {
         let (host, server) = host_of(&[], &[]).await;
@@ -265,8 +342,7 @@ fn a_refusal_a_foreign_redirect_and_a_dead_port_fail_with_their_reason() {
         drop(innocent);
 
         let host = Host::start(plan(free_port(), &[]), tempfile::tempdir().unwrap());
-        host.until("failed", |host| matches!(host.handle.state(), HostState::Failed { .. })).await;
-        assert!(host.handle.state().to_string().contains("cannot connect to 127.0.0.1:"), "{}", host.handle.state());
+        host.until("restarting", |host| host.handle.state().to_string().contains("cannot connect to 127.0.0.1:")).await;
         host.supervisor.shutdown().await;
     });
 }

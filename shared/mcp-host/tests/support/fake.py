@@ -54,7 +54,7 @@ def tool(name, **more):
 
 
 TOOLS = [tool("echo", annotations={"readOnlyHint": True})] + [
-    tool(n) for n in ("wait", "steps", "die", "fail", "refuse", "half", "long", "flood", "roots", "ask", "env", "log", "last")
+    tool(n) for n in ("wait", "steps", "die", "fail", "refuse", "half", "long", "flood", "roots", "ask", "env", "log", "last", "lone", "nan", "torn")
 ]
 
 
@@ -97,6 +97,12 @@ def call(id, params):
         text(id, "no such thing", isError=True)
     elif name == "refuse":
         error(id, -32602, "bad arguments")
+    elif name == "lone":
+        raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a \\ud83d b"}],"structuredContent":{"t":"\\ud83d"}}}\n' % id)
+    elif name == "nan":
+        raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"n":NaN,"s":"NaN"}}}\n' % id)
+    elif name == "torn":
+        raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"abc}]}}\n' % id)
     elif name == "half":
         raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"caf\xc3"}]}}\n' % id)
     elif name == "long":

@@ -8,14 +8,16 @@ Words:
   redirect=URL    send every request elsewhere (307)
   need=VALUE      want this in the header X-Key
   basic=VALUE     want this in the header Authorization
-Tools: echo, wait (for ever, as an event stream that says nothing), die (end at once), forget (the session is forgotten and a tool appears), big (20 MiB), broken (HTTP 500).
+Tools: echo, wait (for ever, as an event stream that says nothing), die (end at once), forget (the session is forgotten and a tool appears), big (20 MiB), broken (HTTP 500),
+  hold (answers when the file `go` lies beside the ledger), plain (text instead of JSON), cut (the connection ends), lost (404, once more each time),
+  lone (half a surrogate pair and a NaN).
 """
-import json, os, ssl, sys, time, uuid
+import json, os, socket, ssl, sys, time, uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ledger, port = sys.argv[1], int(sys.argv[2])
 words = dict((w.split("=", 1) + [""])[:2] for w in sys.argv[3:])
-sessions, names = set(), ["echo", "wait", "die", "forget", "big", "broken"]
+sessions, names = set(), ["echo", "wait", "die", "forget", "big", "broken", "hold", "plain", "cut", "lost", "lone"]
 
 
 def note(text):
@@ -99,6 +101,28 @@ class Handler(BaseHTTPRequestHandler):
         if name == "forget":
             names.append("new")
             sessions.clear()
+        if name == "hold":
+            go = os.path.join(os.path.dirname(ledger), "go")
+            while not os.path.exists(go):
+                time.sleep(0.02)
+        if name == "plain":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            return self.wfile.write(b"ok")
+        if name == "cut":
+            self.close_connection = True
+            return self.connection.shutdown(socket.SHUT_RDWR)
+        if name == "lost":
+            return self.answer(404)
+        if name == "lone":
+            body = b'data: {"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a \\ud83d b"}],"structuredContent":{"n":NaN}}}\n\n' % id
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            return self.wfile.write(body)
         if name == "broken":
             return self.answer(500, {"oops": True})
         text = "x" * (20 << 20) if name == "big" else json.dumps({"args": params.get("arguments"), "meta": params.get("_meta")})
