@@ -42,7 +42,7 @@ use hello::{hello, socket_url};
 pub use crate::actors::catalogue::{Progress, Tool, ToolCall, ToolHost};
 pub use crate::actors::connection::Connection;
 pub use crate::actors::dial::{ByteStream, Dial};
-pub use crate::actors::link::TokenSource;
+pub use crate::actors::link::{Bearer, TokenSource};
 pub use crate::actors::loader::{LoadSummary, PackState, PackStatus};
 
 /// How long a stopping Foot waits for its running calls.

@@ -5,10 +5,12 @@
 //! | waiting until | - | - | due: connect; the machine slept: connect at once |
 //! | connecting | online | wait for the backoff | longer than [`CONNECT_WITHIN`]: drop, wait |
 //! | online | - | lost: wait for the backoff (the first time not at all) | ping; too long silent: drop, wait |
+//! | refused | - | - | due ([`KNOCK`]): connect |
 //! | stopped | - | - | nothing until [`Event::Start`] |
 //!
 //! A connection attempt comes at once, then after 0.5, 1, 2, … 30 s with jitter, for ever. Attempts count from zero again
-//! once a line stayed up for [`SUSTAINED`].
+//! once a line stayed up for [`SUSTAINED`]. What a person can mend on the Brain's side (a token, a scope, an allowed host) is tried again now
+//! and then: nobody comes by to start each machine anew.
 
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// A line that stayed up this long was good: the next attempt after it comes at once. Also the pace of free attempts.
 pub const SUSTAINED: Duration = Duration::from_secs(10);
+/// A Foot that was refused knocks again after this long, or up to half as much longer: a mended Brain has its machines back within two minutes,
+/// and those that stay refused cost it next to nothing.
+pub const KNOCK: Duration = Duration::from_secs(60);
 /// How long a line may take to answer after the machine slept.
 pub const PROBE_WITHIN: Duration = Duration::from_secs(3);
 /// A wall clock that jumped by more than this against the monotonic clock means a sleep (or a clock that was set: a test is harmless).
@@ -73,7 +78,7 @@ pub enum End {
     },
 }
 
-/// Why the Foot does not try again by itself.
+/// Why the Foot does not go on trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// A later connection with the same identity took over.
@@ -113,7 +118,7 @@ pub enum Action {
         /// For people.
         why: String,
     },
-    /// Do not try again; say why and what to do.
+    /// Say why and what to do, and do not go on trying: a refusal that may pass is tried again by itself, rarely.
     Stop(Stop),
 }
 
@@ -122,6 +127,7 @@ enum State {
     Waiting { until: Duration },
     Connecting { since: Duration },
     Online { since: Duration, heartbeat: Duration, misses: u32, next_ping: Duration, probe_until: Option<Duration> },
+    Refused { until: Duration },
     Stopped,
 }
 
@@ -134,6 +140,8 @@ pub struct Link {
     last_fresh: Option<Duration>,
     clocks: Option<(Duration, Duration)>,
     said_lost: bool,
+    /// The refusal that was said: one that stays is said once.
+    said_stop: Option<Stop>,
 }
 
 impl Default for Link {
@@ -145,7 +153,7 @@ impl Default for Link {
 impl Link {
     /// A link that has not begun.
     pub fn new() -> Self {
-        Self { state: State::Stopped, attempts: 0, last_fresh: None, clocks: None, said_lost: false }
+        Self { state: State::Stopped, attempts: 0, last_fresh: None, clocks: None, said_lost: false, said_stop: None }
     }
 
     /// True between welcome and end.
@@ -153,15 +161,15 @@ impl Link {
         matches!(self.state, State::Online { .. })
     }
 
-    /// True if nothing is tried any more.
+    /// True if it does not go on trying.
     pub fn is_stopped(&self) -> bool {
-        self.state == State::Stopped
+        matches!(self.state, State::Stopped | State::Refused { .. })
     }
 
     /// How long until the next tick must come.
     pub fn next_tick(&self, now: Duration) -> Duration {
         let due = match &self.state {
-            State::Waiting { until } => *until,
+            State::Waiting { until } | State::Refused { until } => *until,
             State::Connecting { since } => *since + CONNECT_WITHIN,
             State::Online { next_ping, probe_until, .. } => probe_until.map_or(*next_ping, |p| p.min(*next_ping)),
             State::Stopped => now + TICK,
@@ -177,6 +185,7 @@ impl Link {
                     return Vec::new();
                 }
                 self.attempts = 0;
+                self.said_stop = None;
                 self.connect(now)
             }
             Event::Welcomed { heartbeat, misses } => self.welcomed(now, heartbeat, misses),
@@ -204,6 +213,7 @@ impl Link {
             self.attempts = 0;
         }
         self.said_lost = false;
+        self.said_stop = None;
         Vec::new()
     }
 
@@ -219,8 +229,14 @@ impl Link {
             End::Closed { .. } | End::Refused { .. } | End::Broken(_) => None,
         };
         if let Some(stop) = stop {
-            self.state = State::Stopped;
-            return vec![Action::Stop(stop)];
+            self.state = match stop {
+                Stop::Unauthorized | Stop::Forbidden => {
+                    State::Refused { until: now + KNOCK + spread(KNOCK / 2, jitter) }
+                }
+                Stop::Superseded | Stop::Protocol => State::Stopped,
+            };
+            let is_new = self.said_stop.replace(stop) != Some(stop);
+            return if is_new { vec![Action::Stop(stop)] } else { Vec::new() };
         }
         let why = match end {
             End::Broken(why) => why,
@@ -237,6 +253,7 @@ impl Link {
         {
             self.attempts = 0;
         }
+        self.said_stop = None;
         let mut actions = Vec::new();
         if !self.said_lost {
             self.said_lost = true;
@@ -255,6 +272,13 @@ impl Link {
         let slept = self.slept(now, wall);
         match &mut self.state {
             State::Stopped => Vec::new(),
+            State::Refused { until } => {
+                if now < *until {
+                    return Vec::new();
+                }
+                self.attempts = 0;
+                self.connect(now)
+            }
             State::Waiting { until } => {
                 if slept || now >= *until {
                     self.connect(now)
@@ -313,7 +337,11 @@ pub fn backoff(attempts: u32, jitter: u32) -> Duration {
     let Some(doublings) = attempts.checked_sub(1) else { return Duration::ZERO };
     let whole = BACKOFF_FIRST.saturating_mul(1 << doublings.min(16)).min(BACKOFF_MAX);
     let half = whole / 2;
-    half + half.mul_f64(f64::from(jitter) / f64::from(u32::MAX))
+    half + spread(half, jitter)
+}
+
+fn spread(most: Duration, jitter: u32) -> Duration {
+    most.mul_f64(f64::from(jitter) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub enum Connection {
         /// Under this identity.
         client_id: ClientId,
     },
-    /// The Brain said no; it is not tried again before something changes.
+    /// The Brain said no; it is tried again now and then, if that may change.
     Refused {
         /// Why, and what to do.
         why: String,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_blobs::Blobs;
 use vance_foot_core::link::{Action, End, Event, Link as Machine, Stop};
+use vance_mcp_host::stamps::Stamps;
 use vance_shared::ids::SessionId;
 use vance_shared::limits::HEARTBEAT_MISSES;
 use vance_shared::show::plain;
@@ -25,12 +26,27 @@ use super::runs::Runs;
 use crate::journal::CallJournal;
 
 /// Gives the token as it is now: it may be made, or change, while this Foot waits for its Brain.
-pub type TokenSource = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+pub type TokenSource = Arc<dyn Fn() -> Bearer + Send + Sync>;
+
+/// A token and where it comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bearer {
+    /// The token, if there is one.
+    pub token: Option<String>,
+    /// How its files look: who stores the same token again wants it tried again.
+    pub files: Stamps,
+}
+
+impl From<Option<String>> for Bearer {
+    fn from(token: Option<String>) -> Self {
+        Self { token, files: Stamps::default() }
+    }
+}
 
 /// Refused without having had one.
 const NO_TOKEN: &str = "it wants a token, and none was sent: there is none for it here; store one with `vancetope login URL`, or set VANCE_TOKEN to \
                         the content of brain/local.token in the Brain's home, or use the Brain's own VANCE_HOME";
-/// Refused for its token, the link looks for another one this often.
+/// Refused, the link looks this often whether a token was stored.
 const TOKEN_LOOK: Duration = Duration::from_secs(5);
 
 /// What the Link is told.
@@ -78,8 +94,9 @@ pub(crate) struct Link {
     line: Option<JoinHandle<()>>,
     control: Option<mpsc::Sender<ToBrain>>,
     epoch: Option<u64>,
-    used_token: Option<String>,
-    refused_for_token: bool,
+    used: Bearer,
+    /// The Brain said no, and this may pass: a look at the token is worth while.
+    refused: bool,
     looked: Instant,
     timer: Option<SpawnHandle>,
     leaving: CancellationToken,
@@ -99,8 +116,8 @@ impl Link {
             line: None,
             control: None,
             epoch: None,
-            used_token: None,
-            refused_for_token: false,
+            used: Bearer::default(),
+            refused: false,
             looked: since,
             timer: None,
             leaving: CancellationToken::new(),
@@ -124,10 +141,12 @@ impl Link {
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        if self.refused_for_token && self.looked.elapsed() >= TOKEN_LOOK {
+        if self.refused && self.machine.is_stopped() && self.looked.elapsed() >= TOKEN_LOOK {
             self.looked = Instant::now();
-            if (self.shared.token)() != self.used_token {
-                tracing::info!("there is another token now, trying the Brain at {} again", self.shared.brain);
+            if (self.shared.token)() != self.used {
+                tracing::info!("a token was stored, trying the Brain at {} again", self.shared.brain);
+                self.refused = false;
+                self.shared.connection.send_replace(Connection::Connecting);
                 return self.apply(Event::Start, ctx);
             }
         }
@@ -149,15 +168,19 @@ impl Link {
                 self.drop_line();
             }
             Action::SayLost { why } => {
+                self.refused = false;
                 self.shared.connection.send_replace(Connection::Connecting);
                 let brain = &self.shared.brain;
                 tracing::warn!("no line to the Brain at {brain} ({why}); trying again until it answers");
             }
             Action::Stop(stop) => {
                 self.drop_line();
-                self.refused_for_token = stop == Stop::Unauthorized;
+                self.refused = match stop {
+                    Stop::Unauthorized | Stop::Forbidden => true,
+                    Stop::Superseded | Stop::Protocol => false,
+                };
                 self.looked = Instant::now();
-                let why = match (stop, &self.used_token) {
+                let why = match (stop, &self.used.token) {
                     (Stop::Unauthorized, None) => NO_TOKEN.to_owned(),
                     (stop, _) => stop.to_string(),
                 };
@@ -170,10 +193,7 @@ impl Link {
     fn connect(&mut self) {
         self.drop_line();
         self.generation += 1;
-        if std::mem::take(&mut self.refused_for_token) {
-            self.shared.connection.send_replace(Connection::Connecting);
-        }
-        self.used_token = (self.shared.token)();
+        self.used = (self.shared.token)();
         let mut hello = ClientConnected { epoch: self.epoch, ..self.shared.hello.clone() };
         if let Some(made) = self.shared.made_session.get() {
             hello.session_id = Some(made.clone());
@@ -182,7 +202,7 @@ impl Link {
         let job = line::Job {
             generation: self.generation,
             url: self.shared.url.clone(),
-            token: self.used_token.clone(),
+            token: self.used.token.clone(),
             dial: Arc::clone(&self.shared.dial),
             hello,
             catalogue: self.shared.catalogue.clone(),
@@ -212,6 +232,7 @@ impl Link {
     }
 
     fn welcomed(&mut self, welcome: &Welcome) {
+        self.refused = false;
         self.epoch = Some(welcome.epoch);
         if self.shared.hello.new_session {
             self.shared.made_session.get_or_init(|| welcome.session_id.clone());

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use vance_foot_core::merge::LeftOut;
+use vance_mcp_host::stamps::Stamps;
 use vance_shared::call::Outcome;
 use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::json::Raw;
@@ -22,10 +23,10 @@ use super::failure::{EXIT_OK, Failure};
 use super::notify::Notify;
 use super::progress::Shown;
 use super::rest::Rest;
-use super::settings::token;
+use super::settings::{token, token_files};
 use crate::actors::catalogue::Catalogue;
 use crate::api::Token;
-use crate::engine::{self, Connection, Foot, FootConfig, Load, LoadSummary, LocalCall, PackStatus};
+use crate::engine::{self, Bearer, Connection, Foot, FootConfig, Load, LoadSummary, LocalCall, PackStatus};
 
 /// How long `run` waits for the Brain to answer its hello. The Brain was there a moment ago.
 const HELLO_WAIT: Duration = Duration::from_secs(30);
@@ -192,7 +193,9 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
         packs_dir: context.environment.foot_tools_dir.clone(),
         brain_url: None,
         token: Arc::new(move || {
-            token(&environment, &token_home, &brain).as_ref().map(Token::reveal).map(str::to_owned)
+            // Read first: reading may narrow the file.
+            let token = token(&environment, &token_home, &brain).as_ref().map(Token::reveal).map(str::to_owned);
+            Bearer { token, files: Stamps::of(token_files(&token_home)) }
         }),
         session: None,
         new_session: general.new_session,

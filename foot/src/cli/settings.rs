@@ -68,9 +68,7 @@ impl Environment {
             | ApiError::NoTrust { .. }
             | ApiError::Broken { .. }
             | ApiError::Strange { .. }
-            | ApiError::Setup(_) => {
-                self.brain_of_variable.then_some(ADDRESS_IS_VARIABLE)
-            }
+            | ApiError::Setup(_) => self.brain_of_variable.then_some(ADDRESS_IS_VARIABLE),
             ApiError::Refused { .. } => None,
         }
     }
@@ -135,7 +133,7 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
     if is_theirs || !(is_loopback(brain) || address::of_running(home).as_ref() == Some(brain)) {
         return None;
     }
-    let path = home.join("brain").join("local.token");
+    let path = local_token(home);
     match read_token(&path) {
         Ok(text) => Some(Token::new(&text)).filter(|t| !t.reveal().is_empty()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -144,6 +142,15 @@ pub(super) fn token(environment: &Environment, home: &Path, brain: &Url) -> Opti
             None
         }
     }
+}
+
+/// Where a token may be stored in this home.
+pub(super) fn token_files(home: &Path) -> [PathBuf; 2] {
+    [Access::file(home), local_token(home)]
+}
+
+fn local_token(home: &Path) -> PathBuf {
+    home.join("brain").join("local.token")
 }
 
 /// A home that came with the working directory names no Brain and holds no token of the user's.

@@ -82,7 +82,7 @@ fn config(home: &Path, brain: Option<&str>) -> FootConfig {
         project_dir: home.join("project"),
         packs_dir: None,
         brain_url: brain.map(|url| Url::parse(url).unwrap()),
-        token: Arc::new(|| Some("secret".to_owned())),
+        token: Arc::new(|| Some("secret".to_owned()).into()),
         session: None,
         new_session: false,
         name: Some("laptop".to_owned()),
@@ -508,7 +508,7 @@ fn a_brain_that_comes_later_is_found_and_a_token_that_comes_later_is_used() {
         let token = Arc::new(Mutex::new(None::<String>));
         let source = Arc::clone(&token);
         let config = FootConfig {
-            token: Arc::new(move || source.lock().unwrap().clone()),
+            token: Arc::new(move || source.lock().unwrap().clone().into()),
             ..config(home, Some(&format!("http://{address}")))
         };
         let foot = start_with(config, &world.bench);

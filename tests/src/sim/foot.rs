@@ -161,7 +161,7 @@ fn config() -> FootConfig {
         project_dir: "/nowhere/project".into(),
         packs_dir: None,
         brain_url: format!("http://{BRAIN}:{PORT}").parse().ok(),
-        token: Arc::new(|| Some("secret".to_owned())),
+        token: Arc::new(|| Some("secret".to_owned()).into()),
         session: None,
         new_session: false,
         name: None,

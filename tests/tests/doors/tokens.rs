@@ -73,7 +73,7 @@ async fn a_revoked_machine_stops_says_what_to_do_and_comes_back_with_a_new_token
         Ok(brain.process.log().contains("its token was revoked").then_some(()))
     })
     .await?;
-    // It does not knock on: there is one refusal, and it waits for another token.
+    // It says so once, and looks for another token.
     let said = foot.log().matches("does not accept the token").count();
     let again = token(&home, &["--name", "alice"]).await?;
     let hers = mine.with_token(&again);
@@ -83,5 +83,33 @@ async fn a_revoked_machine_stops_says_what_to_do_and_comes_back_with_a_new_token
     let listed = run("vance-brain", &home, &["token", "list", "--json"]).await?;
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).context("a list")?;
     assert_eq!(listed["tokens"][0]["name"], "alice", "{listed}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_file_that_is_bad_for_a_moment_throws_nobody_out_and_the_same_token_stored_again_is_tried_again()
+-> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let mine = Api::new(&home, &brain.url)?;
+    let her_home = Home::new()?;
+    let hers = token(&home, &["--name", "alice"]).await?;
+    pair(&her_home, &brain, &hers)?;
+    let foot = Process::start("vancetope", &her_home, &["--daemon"])?;
+    let hers_api = mine.with_token(&hers);
+    hers_api.until_available("default.alice", "read_local_file").await?;
+    let file = home.path().join("brain/data/tokens.json");
+    let good = std::fs::read_to_string(&file)?;
+    std::fs::write(&file, &good[..good.len() / 2])?;
+    until("the Brain says it", || async { Ok(brain.process.log().contains("tokens.json").then_some(())) }).await?;
+    assert_eq!(hers_api.get("/api/v1/sessions/default.alice").await?.0, 200);
+    assert!(!foot.log().contains("does not accept the token"), "{}", foot.log());
+    // Gone from a good file is revoked; there again, she has to be let in without another token.
+    std::fs::write(&file, "{\"tokens\": []}\n")?;
+    until("the Foot is sent out", || async { Ok(foot.log().contains("does not accept the token").then_some(())) })
+        .await?;
+    std::fs::write(&file, &good)?;
+    pair(&her_home, &brain, &hers)?;
+    hers_api.until_available("default.alice", "read_local_file").await?;
     Ok(())
 }

@@ -156,11 +156,34 @@ fn some_ends_stop_it_and_say_what_to_do() {
         match want {
             Some(stop) => {
                 assert_eq!(actions, [Action::Stop(stop)], "{end:?}");
-                assert_eq!(tick(&mut link, ms(100_000), ms(0)), []);
-                assert_eq!(link.apply(ms(100_000), Event::Start, 0), [Action::Connect]);
+                assert_eq!(tick(&mut link, ms(60_000), ms(0)), []);
+                assert_eq!(link.apply(ms(60_000), Event::Start, 0), [Action::Connect]);
             }
             None => assert!(actions.contains(&Action::Connect), "{end:?}"),
         }
+    }
+}
+
+#[test]
+fn a_refusal_that_may_pass_is_tried_again_rarely_and_said_once() {
+    let closed = |code| Event::Ended(End::Closed { code, reason: String::new() });
+    for (code, knocks) in [(4401, true), (4403, true), (4409, false), (4406, false)] {
+        let mut link = online_at(ms(0));
+        assert!(matches!(&link.apply(ms(1), closed(code), u32::MAX)[..], [Action::Stop(_)]), "{code}");
+        assert_eq!(tick(&mut link, ms(90_000), ms(0)), [], "{code}");
+        let again = tick(&mut link, ms(90_001), ms(0));
+        assert_eq!(again, if knocks { vec![Action::Connect] } else { vec![] }, "{code}");
+        if !knocks {
+            continue;
+        }
+        assert_eq!(link.apply(ms(90_100), closed(code), 0), [], "the same refusal: {code}");
+        assert_eq!(tick(&mut link, ms(150_100), ms(0)), [Action::Connect], "{code}");
+        // It passed; the next one is news again.
+        link.apply(ms(150_200), welcomed(), 0);
+        assert!(matches!(&link.apply(ms(160_000), closed(code), 0)[..], [Action::Stop(_)]), "{code}");
+        // And so is the one after somebody asked for another attempt.
+        assert_eq!(link.apply(ms(161_000), Event::Start, 0), [Action::Connect]);
+        assert!(matches!(&link.apply(ms(161_100), closed(code), 0)[..], [Action::Stop(_)]), "{code}");
     }
 }
 
