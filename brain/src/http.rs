@@ -18,6 +18,7 @@ mod gate;
 mod handlers;
 mod query;
 mod routes;
+mod shares;
 mod socket;
 mod strangers;
 
@@ -38,12 +39,17 @@ use crate::hub::Brain;
 use crate::metrics::Metrics;
 use crate::tls::Tls;
 use crate::tokens::Principals;
+use events::frames::Frames;
+pub(crate) use events::frames::Shared;
 use gate::Gate;
+use shares::Shares;
 
 /// Connections that the system keeps until they are accepted: a thousand Feet that come back at once.
 const BACKLOG: u32 = 1024;
 /// Event streams at once: each holds a place in the store's broadcast and looks at every event.
-const MAX_EVENT_STREAMS: usize = 256;
+const MAX_EVENT_STREAMS: usize = 1_024;
+/// Of these for one principal: a person's windows and a few dashboards. One that leaks streams takes nobody else's.
+const MAX_OWN_EVENT_STREAMS: usize = 64;
 /// Sockets whose hello may still be missing: a whole fleet that comes back finds its place within a few seconds.
 const MAX_NEW_SOCKETS: usize = 2_048;
 
@@ -71,7 +77,9 @@ struct App {
     shutdown: CancellationToken,
     /// Cancelled when the grace is over: what still runs ends then.
     cut: CancellationToken,
-    event_streams: Arc<Semaphore>,
+    event_streams: Arc<Shares>,
+    /// What event streams tell.
+    frames: Frames,
     new_sockets: Arc<Semaphore>,
     /// Sockets run beside their connection's task.
     sockets: TaskTracker,
@@ -102,7 +110,8 @@ pub async fn run(setup: HttpSetup, listener: TcpListener, shutdown: Cancellation
         metrics: setup.metrics,
         shutdown,
         cut: CancellationToken::new(),
-        event_streams: Arc::new(Semaphore::new(MAX_EVENT_STREAMS)),
+        event_streams: Shares::new(MAX_EVENT_STREAMS, MAX_OWN_EVENT_STREAMS),
+        frames: Frames::default(),
         new_sockets: Arc::new(Semaphore::new(MAX_NEW_SOCKETS)),
         sockets: TaskTracker::new(),
     });

@@ -8,6 +8,8 @@ use tokio::sync::broadcast;
 use vance_brain_core::registry::ClientView;
 use vance_shared::ids::{ClientId, SessionId, TreeId};
 
+use crate::http::Shared;
+
 /// News that a listener may be behind; beyond that it misses some, and sees the state itself when it asks.
 const BEHIND: usize = 1_024;
 
@@ -43,7 +45,7 @@ pub struct News {
 
 /// Where news are told. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Desk(broadcast::Sender<Arc<News>>);
+pub struct Desk(broadcast::Sender<Arc<Shared<News>>>);
 
 impl Default for Desk {
     fn default() -> Self {
@@ -53,14 +55,14 @@ impl Default for Desk {
 
 impl Desk {
     /// Listens from now on.
-    pub fn listen(&self) -> broadcast::Receiver<Arc<News>> {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Shared<News>>> {
         self.0.subscribe()
     }
 
     /// Tells everybody who listens.
     pub fn tell(&self, news: News) {
         // An error says that nobody listens.
-        drop(self.0.send(Arc::new(news)));
+        drop(self.0.send(Arc::new(Shared::new(news))));
     }
 
     /// Tells what is different between two views of a session's own clients.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use vance_shared::ids::{CallId, SessionId, TaskId, TreeId};
 
+use crate::http::Shared;
+use crate::hub::now_ms;
+
 /// Words that wait for a slow follower. Older ones are dropped for it: only the last one of a call says how far it is.
 const WAITING: usize = 256;
 /// Longest message that is passed on, in characters: a line for a person.
@@ -33,6 +36,8 @@ pub struct Whose {
 pub struct CallProgress {
     /// Which one.
     pub whose: Whose,
+    /// When it was said: milliseconds since 1970.
+    pub at: i64,
     /// 0 to 1, if the tool says.
     pub fraction: Option<f64>,
     /// For people.
@@ -41,7 +46,7 @@ pub struct CallProgress {
 
 /// Where words on progress meet those who follow. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Progresses(broadcast::Sender<Arc<CallProgress>>);
+pub struct Progresses(broadcast::Sender<Arc<Shared<CallProgress>>>);
 
 impl Default for Progresses {
     fn default() -> Self {
@@ -54,11 +59,11 @@ impl Progresses {
     pub fn tell(&self, whose: Whose, fraction: Option<f64>, message: Option<String>) {
         let message = message.map(|text| text.chars().take(MAX_MESSAGE).collect());
         // Nobody follows: nobody is told.
-        self.0.send(Arc::new(CallProgress { whose, fraction, message })).ok();
+        self.0.send(Arc::new(Shared::new(CallProgress { whose, at: now_ms(), fraction, message }))).ok();
     }
 
     /// What is said from here on.
-    pub fn follow(&self) -> broadcast::Receiver<Arc<CallProgress>> {
+    pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<Shared<CallProgress>>> {
         self.0.subscribe()
     }
 }

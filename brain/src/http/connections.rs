@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,8 @@ use super::gate::Gate;
 use super::strangers::{Strangers, Visitor};
 use crate::tls::Tls;
 
-/// Connections at once: ten thousand Feet that come back, and room beside them. A socket leaves this count when it is upgraded.
+/// Connections at once: ten thousand Feet that come back, and room beside them; half of what files the process may open, if that is less. A socket
+/// leaves this count when it is upgraded.
 const MAX_CONNECTIONS: usize = 10_240;
 /// All headers of a request together.
 const MAX_HEADER_BYTES: usize = 32 * 1024;
@@ -41,11 +43,18 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: applicat
 /// The answer to plain HTTP where TLS is spoken.
 const NOT_ENCRYPTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 92\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"not_encrypted\",\"message\":\"this Brain speaks TLS: use https:// or wss://\"}}";
 
+/// Files that this process may open: connections take a share, so that the store, packs and the Brain's own files always find one.
+fn open_files() -> usize {
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    usize::try_from(soft).unwrap_or(usize::MAX)
+}
+
 /// Accepts until `shutdown`; returns when all connections and sockets have ended.
 pub(super) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, gate: Arc<Gate>, app: &App) {
     let (shutdown, cut, sockets) = (&app.shutdown, &app.cut, &app.sockets);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let strangers = Arc::new(Strangers::default());
+    let files = open_files();
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.min(files / 2)));
+    let strangers = Arc::new(Strangers::within(files));
     let connections = TaskTracker::new();
     let mut quiet = false;
     loop {
@@ -57,9 +66,10 @@ pub(super) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, gate: Ar
         match accepted {
             Ok((stream, peer)) => {
                 quiet = false;
-                match (places.clone().try_acquire_owned(), strangers.enter(peer.ip())) {
+                let hangup = Hangup::default();
+                match (places.clone().try_acquire_owned(), strangers.enter(peer.ip(), hangup.clone())) {
                     (Ok(place), Some(visitor)) => {
-                        let ends = Ends { drain: shutdown.clone(), cut: cut.clone() };
+                        let ends = Ends { drain: shutdown.clone(), cut: cut.clone(), hangup };
                         let of = Arrival { gate: gate.clone(), visitor: Arc::new(visitor), place, ends };
                         vance_supervise::near(connections.track_future(arrive(stream, tls.clone(), of)));
                     }
@@ -102,12 +112,31 @@ struct Arrival {
     ends: Ends,
 }
 
+/// Ends one connection at once, whatever it does. Each request carries that of its connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hangup(CancellationToken);
+
+impl Hangup {
+    /// Ends it.
+    pub(super) fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// True when it is to end.
+    #[cfg(test)]
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 /// When a connection ends.
 struct Ends {
     /// After its request.
     drain: CancellationToken,
-    /// At once.
+    /// At once, with all others.
     cut: CancellationToken,
+    /// At once, alone.
+    hangup: Hangup,
 }
 
 /// A connection that was gone before it was accepted.
@@ -134,6 +163,7 @@ async fn arrive(stream: TcpStream, tls: Option<Arc<Tls>>, of: Arrival) {
     let shaken = tokio::select! {
         shaken = timeout(TLS_WAIT, handshake) => shaken,
         () = of.ends.drain.cancelled() => return,
+        () = of.ends.hangup.0.cancelled() => return,
     };
     if let Ok(Some(stream)) = shaken {
         connection(stream, of).await;
@@ -156,8 +186,10 @@ where
     let Arrival { gate, visitor, place, ends } = of;
     let used = Arc::new(AtomicBool::new(false));
     let begun = used.clone();
-    let service = service_fn(move |request| {
+    let hangup = ends.hangup.clone();
+    let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         begun.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(hangup.clone());
         let (gate, visitor) = (gate.clone(), visitor.clone());
         async move { Ok::<_, Infallible>(gate.handle(request, &visitor).await) }
     });
@@ -187,6 +219,7 @@ where
                 serving.as_mut().graceful_shutdown();
             }
             () = ends.cut.cancelled() => break,
+            () = ends.hangup.0.cancelled() => break,
         }
     }
     drop(place);

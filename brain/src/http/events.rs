@@ -5,52 +5,74 @@
 //! A stream reads the store up to the present, then listens; who falls behind reads the store again. So memory is one page,
 //! and no event is missed or sent twice. How far running calls are is told in between, as events of the kind `progress` without an
 //! id: they are not stored, and a reader that was away has missed them.
+//!
+//! Many streams must not slow the rest of the Brain: an event is made into text once ([`frames`]), what comes together is sent together, and
+//! the more streams there are the longer each gathers ([`pace`]). One whose reader takes nothing for [`STALLED`] is cut: it comes back with
+//! its last id if there is somebody.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse as _, Response};
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, State};
+use axum::response::Response;
 use futures_util::stream;
 use http::HeaderMap;
-use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use http::header::{CACHE_CONTROL, HeaderValue};
+use tokio::sync::{broadcast, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use vance_shared::ids::TreeId;
 
 use super::App;
-use super::answer::Answer;
+use super::answer::{Answer, with_type};
+use super::connections::Hangup;
 use super::gate::{ApiCaller, header};
 use super::query::{Params, bad};
+use super::shares::{NoShare, Share};
 use crate::api::ApiError;
-use crate::hub::now_ms;
 use crate::news::News;
 use crate::progress::CallProgress;
-use crate::rows::time;
 use crate::store::{Store, StoredEvent};
+use frames::Filter;
+
+pub(crate) mod frames;
 
 /// Events read from the store at once.
 const PAGE: usize = 256;
 /// Between two comments on a quiet stream: below the patience of proxies and of our own reader.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// When a reader that was cut off shall come back.
-const RETRY: Duration = Duration::from_secs(1);
+/// When a reader that was cut off shall come back: milliseconds.
+const RETRY_MS: u64 = 1_000;
+/// All streams together send this often at most: some percent of one core, however many there are.
+const SENDS_PER_SECOND: usize = 4_000;
+/// The longest a stream gathers: a person does not notice.
+const MAX_PACE: Duration = Duration::from_millis(100);
+/// Bytes that are sent at once, and a frame more.
+const CHUNK_BYTES: usize = 32 * 1024;
+/// A reader that has taken nothing for so long, comments included, is none.
+const STALLED: Duration = Duration::from_secs(60);
 
 /// Starts a stream.
 pub(super) async fn events(
     State(app): State<Arc<App>>,
     ApiCaller(who): ApiCaller,
+    hangup: Option<Extension<Hangup>>,
     params: Params,
     headers: HeaderMap,
 ) -> Answer {
     let [after, tree, session] = params.take(["after", "tree", "session"])?;
     // A browser that comes back sends both; the header is what it saw last.
     let resumed = header(&headers, "last-event-id")?.map(str::to_owned).or(after);
-    let place = app.event_streams.clone().try_acquire_owned();
-    let place = place.map_err(|_| ApiError::new(429, "busy", "too many event streams are open; close one"))?;
+    let share = app.event_streams.take(&who.name).map_err(|full| match full {
+        NoShare::Theirs => {
+            let (name, each) = (&who.name, app.event_streams.each());
+            let text = format!("{each} event streams of the token '{name}' are open, and that is its share; close one");
+            ApiError::new(429, "busy", text)
+        }
+        NoShare::All => ApiError::new(429, "busy", "too many event streams of others are open; try again later"),
+    })?;
     let store = app.brain.store.clone();
     let (live, progress) = (store.subscribe(), app.brain.progress.follow());
     let news = app.brain.directory.news().listen();
@@ -59,20 +81,25 @@ pub(super) async fn events(
         None => (newest, false),
         Some(text) => (start(&text, newest)?, true),
     };
-    let filter = Filter { owner: who.name.to_string(), tree, session };
+    let (taken, watched) = watch::channel(());
+    if let Some(Extension(hangup)) = hangup {
+        vance_supervise::near(cut_if_stalled(watched, hangup));
+    }
     let follow = Follow {
         store,
         live,
         progress,
         news,
-        filter,
+        filter: Filter { owner: who.name.to_string(), tree, session },
         seen,
         behind,
         page: VecDeque::new(),
         opened: false,
-        shutdown: app.shutdown.clone(),
+        looked: None,
+        app,
         revoked: who.revoked.clone(),
-        _place: place,
+        taken,
+        _share: share,
     };
     Ok(respond(follow))
 }
@@ -90,139 +117,42 @@ fn start(text: &str, newest: u64) -> Answer<u64> {
 }
 
 fn respond(follow: Follow) -> Response {
-    let events = stream::unfold(follow, |mut follow| async move {
-        let event = follow.next().await?;
-        Some((Ok::<_, Infallible>(event), follow))
+    let chunks = stream::unfold(follow, |mut follow| async move {
+        let chunk = follow.next().await?;
+        Some((Ok::<_, Infallible>(chunk), follow))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    let mut response = with_type(200, "text/event-stream", Body::from_stream(chunks));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
-/// What of an event is looked at. The event's own content stays in the store.
-#[derive(Deserialize)]
-struct Stored {
-    owner: String,
-    task_id: String,
-    id: String,
-    tree_id: String,
-    session_id: String,
-    state: String,
-    #[serde(default)]
-    reason: Option<String>,
-}
-
-/// What of an event is told.
-#[derive(Serialize)]
-struct Told<'a> {
-    seq: u64,
-    kind: &'a str,
-    at: String,
-    task_id: &'a str,
-    id: &'a str,
-    tree_id: &'a str,
-    session_id: &'a str,
-    state: &'a str,
-    reason: Option<&'a str>,
-}
-
-/// What is told of a call that goes on.
-#[derive(Serialize)]
-struct Far<'a> {
-    kind: &'a str,
-    at: String,
-    task_id: &'a str,
-    id: &'a str,
-    tree_id: &'a str,
-    session_id: &'a str,
-    call_id: &'a str,
-    fraction: Option<f64>,
-    message: Option<&'a str>,
-}
-
-/// Kind of the events that are not stored.
-const PROGRESS: &str = "progress";
-
-/// Whose events.
-struct Filter {
-    owner: String,
-    tree: Option<String>,
-    session: Option<String>,
-}
-
-impl Filter {
-    /// The event as it is told, if it is for this stream.
-    fn tell(&self, event: &StoredEvent) -> Option<Event> {
-        // Events of other things than tasks have other shapes.
-        let stored = event.data.to::<Stored>().ok()?;
-        if !self.wants(&stored.owner, &stored.tree_id, &stored.session_id) {
-            return None;
+/// Ends the connection of a stream from which nothing is taken; ends itself with the stream.
+async fn cut_if_stalled(mut taken: watch::Receiver<()>, hangup: Hangup) {
+    loop {
+        match timeout_at(Instant::now() + STALLED, taken.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => {
+                tracing::debug!("an event stream is cut: nobody reads it");
+                return hangup.cancel();
+            }
         }
-        let told = Told {
-            seq: event.seq,
-            kind: &event.kind,
-            at: time(event.at_ms),
-            task_id: &stored.task_id,
-            id: &stored.id,
-            tree_id: &stored.tree_id,
-            session_id: &stored.session_id,
-            state: &stored.state,
-            reason: stored.reason.as_deref(),
-        };
-        // JSON has no line breaks outside strings, and escapes those inside.
-        let data = serde_json::to_string(&told).ok()?;
-        Some(Event::default().id(event.seq.to_string()).event(&event.kind).data(data))
-    }
-
-    /// The same for a call that goes on.
-    fn tell_progress(&self, CallProgress { whose, fraction, message }: &CallProgress) -> Option<Event> {
-        if !self.wants(&whose.owner, whose.tree_id.as_str(), whose.session_id.as_str()) {
-            return None;
-        }
-        let far = Far {
-            kind: PROGRESS,
-            at: time(now_ms()),
-            task_id: whose.task_id.as_str(),
-            id: &whose.id,
-            tree_id: whose.tree_id.as_str(),
-            session_id: whose.session_id.as_str(),
-            call_id: whose.call_id.as_str(),
-            fraction: *fraction,
-            message: message.as_deref(),
-        };
-        let data = serde_json::to_string(&far).ok()?;
-        Some(Event::default().event(PROGRESS).data(data))
-    }
-
-    fn wants(&self, owner: &str, tree: &str, session: &str) -> bool {
-        let only = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        owner == self.owner && only(&self.tree, tree) && only(&self.session, session)
     }
 }
 
-impl Filter {
-    /// News as they are told, if they are for this stream.
-    fn tell_news(&self, news: &News) -> Option<Event> {
-        #[derive(Serialize)]
-        struct Told<'a> {
-            at: String,
-            #[serde(flatten)]
-            news: &'a News,
-        }
-        let only = |wanted: &Option<String>, is: Option<&str>| wanted.as_deref().is_none_or(|w| Some(w) == is);
-        let tree = news.tree_id.as_ref().map(TreeId::as_str);
-        if news.owner != self.owner || !only(&self.tree, tree) || !only(&self.session, Some(news.session_id.as_str())) {
-            return None;
-        }
-        let data = serde_json::to_string(&Told { at: time(news.at), news }).ok()?;
-        Some(Event::default().event(news.kind).data(data))
-    }
+/// How long a stream gathers before it sends again, when there are so many.
+fn pace(streams: usize) -> Duration {
+    let pace = Duration::from_micros(1_000_000 * streams as u64 / SENDS_PER_SECOND as u64).min(MAX_PACE);
+    // Timers know milliseconds: a few streams need none.
+    if pace < Duration::from_millis(1) { Duration::ZERO } else { pace }
 }
 
 /// One stream.
 struct Follow {
     store: Store,
     live: broadcast::Receiver<Arc<StoredEvent>>,
-    progress: broadcast::Receiver<Arc<CallProgress>>,
-    news: broadcast::Receiver<Arc<News>>,
+    progress: broadcast::Receiver<Arc<frames::Shared<CallProgress>>>,
+    news: broadcast::Receiver<Arc<frames::Shared<News>>>,
     filter: Filter,
     /// Place of the last event that was looked at.
     seen: u64,
@@ -230,34 +160,41 @@ struct Follow {
     behind: bool,
     page: VecDeque<StoredEvent>,
     opened: bool,
-    shutdown: CancellationToken,
+    /// When it last looked at what happened.
+    looked: Option<Instant>,
+    app: Arc<App>,
     revoked: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    /// Told whenever the connection wants more: so there is somebody who reads.
+    taken: watch::Sender<()>,
+    _share: Share,
 }
 
 impl Follow {
-    /// The next event for this stream; `None` ends it, and the reader comes back with the last id.
-    async fn next(&mut self) -> Option<Event> {
+    /// What is to be sent next; `None` ends the stream, and the reader comes back with the last id.
+    async fn next(&mut self) -> Option<Bytes> {
+        self.taken.send_replace(());
         if !std::mem::replace(&mut self.opened, true) {
             // Gives the place at once: a reader that is cut off before the first event misses nothing either.
-            let opening = Event::default().comment("events follow").retry(RETRY).id(self.seen.to_string());
-            return Some(opening);
+            let opening = format!(": events follow\nretry: {RETRY_MS}\nid: {}\n\n", self.seen);
+            return Some(opening.into());
         }
-        let (shutdown, revoked) = (self.shutdown.clone(), self.revoked.clone());
+        let (shutdown, revoked) = (self.app.shutdown.clone(), self.revoked.clone());
+        let quiet = sleep(KEEP_ALIVE);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => None,
             () = revoked.cancelled() => None,
-            event = self.advance() => event,
+            chunk = self.advance() => chunk,
+            () = quiet => Some(Bytes::from_static(b":\n\n")),
         }
     }
 
-    async fn advance(&mut self) -> Option<Event> {
+    /// Dropped at any await it has lost nothing: what was taken from a channel is in the chunk, which is returned without one.
+    async fn advance(&mut self) -> Option<Bytes> {
         loop {
-            while let Some(event) = self.page.pop_front() {
-                if let Some(told) = self.look(&event) {
-                    return Some(told);
-                }
+            let chunk = self.of_page();
+            if chunk.is_some() {
+                return chunk;
             }
             if self.behind {
                 match self.store.after(self.seen, PAGE).await {
@@ -270,44 +207,122 @@ impl Follow {
                 }
                 continue;
             }
-            tokio::select! {
-                biased;
-                event = self.live.recv() => match event {
-                    Ok(event) => {
-                        if let Some(told) = self.look(&event) {
-                            return Some(told);
-                        }
-                    }
-                    Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                },
-                news = self.news.recv() => {
-                    // Missed ones are not looked for: the state itself tells what became of them.
-                    let told = news.ok().and_then(|news| self.filter.tell_news(&news));
-                    if told.is_some() {
-                        return told;
-                    }
-                }
-                far = self.progress.recv() => match far {
-                    Ok(far) => {
-                        if let Some(told) = self.filter.tell_progress(&far) {
-                            return Some(told);
-                        }
-                    }
-                    // What was dropped is outdated.
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                },
+            if let Some(looked) = self.looked {
+                sleep_until(looked + pace(self.app.event_streams.taken())).await;
+            }
+            let mut chunk = Vec::new();
+            if !self.first(&mut chunk).await {
+                return None;
+            }
+            self.looked = Some(Instant::now());
+            self.rest(&mut chunk);
+            if !chunk.is_empty() {
+                return Some(chunk.into());
             }
         }
     }
 
-    fn look(&mut self, event: &StoredEvent) -> Option<Event> {
-        // Heard live what was read before.
-        if event.seq <= self.seen {
-            return None;
+    /// What was read from the store and is for this stream.
+    fn of_page(&mut self) -> Option<Bytes> {
+        let mut chunk = Vec::new();
+        while chunk.len() < CHUNK_BYTES
+            && let Some(event) = self.page.pop_front()
+        {
+            self.look(&event, &mut chunk);
         }
-        self.seen = event.seq;
-        self.filter.tell(event)
+        (!chunk.is_empty()).then(|| chunk.into())
+    }
+
+    /// Waits for whatever happens next. False: nothing will happen any more.
+    async fn first(&mut self, chunk: &mut Vec<u8>) -> bool {
+        tokio::select! {
+            biased;
+            event = self.live.recv() => match event {
+                Ok(event) => self.look(&event, chunk),
+                Err(broadcast::error::RecvError::Lagged(_)) => self.behind = true,
+                Err(broadcast::error::RecvError::Closed) => return false,
+            },
+            news = self.news.recv() => match news {
+                Ok(news) => self.tell(news.frame(frames::news), chunk),
+                // Missed ones are not looked for: the state itself tells what became of them.
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return false,
+            },
+            far = self.progress.recv() => match far {
+                Ok(far) => self.tell(far.frame(frames::far), chunk),
+                // What was dropped is outdated.
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return false,
+            },
+        }
+        true
+    }
+
+    /// And what happened besides, meanwhile.
+    fn rest(&mut self, chunk: &mut Vec<u8>) {
+        use broadcast::error::TryRecvError::{Closed, Empty, Lagged};
+        while chunk.len() < CHUNK_BYTES && !self.behind {
+            match self.live.try_recv() {
+                Ok(event) => self.look(&event, chunk),
+                Err(Lagged(_)) => self.behind = true,
+                Err(Empty | Closed) => break,
+            }
+        }
+        while chunk.len() < CHUNK_BYTES
+            && let Ok(news) = self.news.try_recv()
+        {
+            self.tell(news.frame(frames::news), chunk);
+        }
+        while chunk.len() < CHUNK_BYTES
+            && let Ok(far) = self.progress.try_recv()
+        {
+            self.tell(far.frame(frames::far), chunk);
+        }
+    }
+
+    fn look(&mut self, event: &StoredEvent, chunk: &mut Vec<u8>) {
+        // Heard live what was read before.
+        if event.seq > self.seen {
+            self.seen = event.seq;
+            self.tell(self.app.frames.of(event).as_deref(), chunk);
+        }
+    }
+
+    fn tell(&self, frame: Option<&frames::Frame>, chunk: &mut Vec<u8>) {
+        if let Some(bytes) = self.filter.of(frame) {
+            chunk.extend_from_slice(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_streams_the_longer_each_gathers_and_a_few_do_not_wait() {
+        for (streams, ms) in [(0, 0), (1, 0), (3, 0), (4, 1), (20, 5), (200, 50), (400, 100), (10_000, 100)] {
+            assert_eq!(pace(streams), Duration::from_millis(ms), "{streams}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_nobody_reads_is_cut_and_one_that_is_read_is_not() {
+        let (taken, watched) = watch::channel(());
+        let hangup = Hangup::default();
+        let watching = tokio::spawn(cut_if_stalled(watched, hangup.clone()));
+        for _ in 0..20 {
+            sleep(KEEP_ALIVE).await;
+            taken.send_replace(());
+        }
+        assert!(!hangup.is_cancelled());
+        sleep(STALLED + Duration::from_millis(1)).await;
+        assert!(hangup.is_cancelled());
+        assert!(watching.await.is_ok());
+        let (taken, watched) = watch::channel(());
+        let hangup = Hangup::default();
+        drop(taken);
+        cut_if_stalled(watched, hangup.clone()).await;
+        assert!(!hangup.is_cancelled(), "a stream that ended took its watch along");
     }
 }

@@ -103,13 +103,22 @@ impl Gate {
         if let Some(span) = &span {
             request.extensions_mut().insert(span.context());
         }
-        // Past the table to the same handler: finding it costs more than it does itself.
-        let response = match called_tool(&request).map(str::to_owned) {
-            Some(tool) => handlers::call_straight(&self.app, tool, request).await,
-            None => match self.router.call(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            },
+        let revoked = request.extensions().get::<Principal>().map(|who| who.revoked.clone()).unwrap_or_default();
+        let answered = async {
+            // Past the table to the same handler: finding it costs more than it does itself.
+            match called_tool(&request).map(str::to_owned) {
+                Some(tool) => handlers::call_straight(&self.app, tool, request).await,
+                None => match self.router.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                },
+            }
+        };
+        // What a token opened ends with it: dropped, a call is cancelled where it runs.
+        let response = tokio::select! {
+            biased;
+            () = revoked.cancelled() => token_revoked().into_response(),
+            response = answered => response,
         };
         if let Some(span) = span {
             close_span(span, response.status().as_u16());
@@ -190,6 +199,10 @@ impl Refusals {
         let text = "a valid token is needed: send `Authorization: Bearer TOKEN`; `vance-brain token new --name NAME` makes one, and the Brain's own is in <home>/brain/local.token";
         ApiError::new(401, "unauthorized", text)
     }
+}
+
+fn token_revoked() -> ApiError {
+    ApiError::new(401, "unauthorized", "this token was revoked; a call that it ran was told to stop")
 }
 
 fn too_often() -> ApiError {

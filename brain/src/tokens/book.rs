@@ -89,7 +89,8 @@ impl TokenBook {
         Stamps::of([self.0.path().to_owned()])
     }
 
-    /// False: it could not be read, which may pass. What is there and not believed lets nobody in.
+    /// False: it could not be read, which may pass. A file that is not believed, or makes no sense, takes nobody in and revokes nobody: what it said
+    /// before still counts, or a slip of the hand would throw every machine out.
     pub fn show(&self, principals: &Principals) -> bool {
         match self.read() {
             Ok(records) => {
@@ -104,8 +105,7 @@ impl TokenBook {
                 false
             }
             Err(error) => {
-                tracing::error!(%error, "no named token is good until this is mended");
-                principals.take(&[]);
+                tracing::error!(%error, "the named tokens stay as they were until this is mended: no new one is good, and none is revoked");
                 true
             }
         }
@@ -189,18 +189,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_believed_lets_nobody_in_and_is_left_as_it_is() {
+    fn a_file_that_is_not_believed_takes_nobody_in_revokes_nobody_and_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
         let book = TokenBook::new(dir.path());
         let token = book.add("alice", &[Scope::Api], "").unwrap();
         let principals = Principals::local(&Token::generate().unwrap());
         assert!(book.show(&principals));
         let alice = principals.authenticate(token.reveal()).unwrap();
+        let eve = book.add("eve", &[Scope::Api], "").unwrap();
         std::fs::set_permissions(book.0.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(book.show(&principals));
-        assert!(alice.revoked.is_cancelled() && principals.authenticate(token.reveal()).is_none());
+        assert!(
+            book.show(&principals) && principals.authenticate(eve.reveal()).is_none(),
+            "anybody could have added her"
+        );
+        assert!(!alice.revoked.is_cancelled() && principals.authenticate(token.reveal()).is_some());
+        let fresh = Principals::local(&Token::generate().unwrap()).following(book.clone());
+        assert!(fresh.authenticate(token.reveal()).is_none(), "a start with such a file knows nobody");
         std::fs::set_permissions(book.0.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(book.show(&principals) && principals.authenticate(token.reveal()).is_some());
+        assert!(book.show(&principals) && principals.authenticate(eve.reveal()).is_some());
         for corrupt in
             ["{", "[]", "{\"tokens\": [{\"name\": \"x\", \"sha256\": \"12\", \"scopes\": [], \"created_at\": \"\"}]}"]
         {
@@ -208,7 +214,9 @@ mod tests {
             assert!(book.add("bob", &[Scope::Api], "").is_err(), "{corrupt}");
             assert_eq!(std::fs::read_to_string(book.0.path()).unwrap(), corrupt);
             book.show(&principals);
-            assert!(principals.authenticate(token.reveal()).is_none());
+            assert!(principals.authenticate(token.reveal()).is_some() && !alice.revoked.is_cancelled());
         }
+        std::fs::write(book.0.path(), "{\"tokens\": []}").unwrap();
+        assert!(book.show(&principals) && alice.revoked.is_cancelled());
     }
 }
