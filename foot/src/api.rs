@@ -22,8 +22,9 @@ pub use error::{ApiError, Problem};
 pub(crate) use error::cure as tls_cure;
 pub use follow::{Follow, Notice};
 pub use types::{
-    Call, CallOutput, CallRequest, Called, Client, Event, OpenQuestion, Questions, Resolve, Session, SessionTool, SessionTools, Sessions,
-    Submitted, SubmittedTask, Task, TaskAnswer, TaskQuestion, TaskState, Tasks, Verdict,
+    Bound, Call, CallOutput, CallRequest, Called, Client, Event, OpenQuestion, Questions, RefusedTool, Resolve,
+    Session, SessionTool, SessionTools, Sessions, Submitted, SubmittedTask, Task, TaskAnswer, TaskQuestion, TaskState,
+    Tasks, Verdict,
 };
 
 /// Until a connection stands: a Brain on the same machine answers at once, one across the world within a second.

@@ -417,7 +417,7 @@ impl Foot {
         let mut connection = self.connection.clone();
         match connection.wait_for(|state| !matches!(state, Connection::Connecting)).await {
             Ok(state) => state.clone(),
-            Err(_) => Connection::Refused { why: "this client stops".to_owned() },
+            Err(_) => Connection::Refused { why: "this client stops".to_owned(), is_final: true },
         }
     }
 

@@ -20,5 +20,7 @@ pub enum Connection {
     Refused {
         /// Why, and what to do.
         why: String,
+        /// Nothing that happens by itself changes it.
+        is_final: bool,
     },
 }

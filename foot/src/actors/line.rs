@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -65,6 +65,8 @@ pub(crate) struct Job {
     pub(crate) heard: Heard,
     /// This Foot goes: what is at hand is still sent, then the line is closed as lines are.
     pub(crate) leaving: CancellationToken,
+    /// What the Brain says before it has taken the hello: its own words on a refusal.
+    pub(crate) said: Arc<OnceLock<String>>,
 }
 
 /// When the last frame came, in milliseconds of the link's clock. Shared so that a frame costs no message.
@@ -102,7 +104,7 @@ async fn drive(mut job: Job) -> Result<End, End> {
     let snapshot = Arc::clone(&job.catalogue.borrow_and_update());
     let (text, announced) = announce::hello(std::mem::take(&mut job.hello), &snapshot);
     socket.send(Message::text(text)).await.map_err(|e| ended(&e))?;
-    let welcome = welcome(&mut socket, &job.heard).await?;
+    let welcome = welcome(&mut socket, &job.heard, &job.said).await?;
 
     let (control, control_rx) = mpsc::channel(OUTBOX_FRAMES);
     let (results, results_rx) = mpsc::channel(2 * MAX_UNACKED);
@@ -170,9 +172,20 @@ async fn connect(job: &Job) -> Result<Socket, End> {
     let stream = (job.dial)(host, port).await.map_err(|e| ended(&Error::Io(e)))?;
     match client_async_tls_with_config(request, stream, Some(config), None).await {
         Ok((socket, _)) => Ok(socket),
-        Err(Error::Http(response)) => Err(End::Refused { status: response.status().as_u16() }),
+        Err(Error::Http(response)) => {
+            let words = response.body().as_deref().and_then(words);
+            words.map(|text| job.said.get_or_init(|| text));
+            Err(End::Refused { status: response.status().as_u16() })
+        }
         Err(error) => Err(ended(&error)),
     }
+}
+
+/// The Brain's words in the answer to a connection that it does not take.
+fn words(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let text = |key: &str| body["error"][key].as_str().map(plain);
+    Some(format!("{} ({})", text("message")?, text("code")?))
 }
 
 fn address(uri: &Uri) -> Result<(String, u16), End> {
@@ -191,7 +204,7 @@ async fn take_inflight(dispatcher: &ActorRef<Dispatcher>) -> Result<vance_shared
     }
 }
 
-async fn welcome(socket: &mut Socket, heard: &Heard) -> Result<Welcome, End> {
+async fn welcome(socket: &mut Socket, heard: &Heard, said: &OnceLock<String>) -> Result<Welcome, End> {
     loop {
         let text = match next(socket.next().await)? {
             Some(text) => text,
@@ -206,7 +219,9 @@ async fn welcome(socket: &mut Socket, heard: &Heard) -> Result<Welcome, End> {
                 return Err(End::Closed { code: CLOSE_PROTOCOL, reason });
             }
             Decoded::Frame(ToFoot::Error(error)) => {
-                tracing::warn!("the Brain says: {} ({})", plain(&error.message), plain(&error.code));
+                let text = format!("{} ({})", plain(&error.message), plain(&error.code));
+                tracing::debug!("the Brain says: {text}");
+                said.get_or_init(|| text);
             }
             Decoded::Frame(other) => tracing::debug!("before the welcome came {other:?}"),
             Decoded::Unknown(error) | Decoded::Malformed(error) => {

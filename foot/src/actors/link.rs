@@ -100,6 +100,8 @@ pub(crate) struct Link {
     looked: Instant,
     timer: Option<SpawnHandle>,
     leaving: CancellationToken,
+    /// What the Brain said to the last hello that it did not take.
+    said: Arc<OnceLock<String>>,
     /// Who waits until the line is closed.
     gone: Option<oneshot::Sender<()>>,
 }
@@ -121,6 +123,7 @@ impl Link {
             looked: since,
             timer: None,
             leaving: CancellationToken::new(),
+            said: Arc::default(),
             gone: None,
         }
     }
@@ -182,16 +185,21 @@ impl Link {
                 self.looked = Instant::now();
                 let why = match (stop, &self.used.token) {
                     (Stop::Unauthorized, None) => NO_TOKEN.to_owned(),
+                    (Stop::Forbidden | Stop::Protocol, _) if self.said.get().is_some() => {
+                        self.said.get().cloned().unwrap_or_default()
+                    }
                     (stop, _) => stop.to_string(),
                 };
+                let is_final = matches!(stop, Stop::Superseded | Stop::Protocol);
                 tracing::error!("the Brain at {}: {why}", self.shared.brain);
-                self.shared.connection.send_replace(Connection::Refused { why });
+                self.shared.connection.send_replace(Connection::Refused { why, is_final });
             }
         }
     }
 
     fn connect(&mut self) {
         self.drop_line();
+        self.said = Arc::default();
         self.generation += 1;
         self.used = (self.shared.token)();
         let mut hello = ClientConnected { epoch: self.epoch, ..self.shared.hello.clone() };
@@ -213,6 +221,7 @@ impl Link {
             blobs: self.shared.blobs.clone(),
             heard: self.heard.clone(),
             leaving: self.leaving.clone(),
+            said: Arc::clone(&self.said),
         };
         let (link, generation) = (self.shared.me.clone(), self.generation);
         self.line = Some(tokio::task::spawn_local(async move {

@@ -9,12 +9,14 @@
 //! A load that is asked for while another one runs begins when that has ended, once for all who asked.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use vance_foot_core::merge::LeftOut;
 use vance_foot_core::select::Wanted;
+use vance_mcp_host::stamps::Stamps;
 use vance_mcp_host::{Elicit, HostEnv, HostEvent, rest};
 use vance_shared::launch::{LaunchPlan, TrustedLaunch};
 use vance_shared::names::PackName;
@@ -105,6 +107,7 @@ pub(crate) struct Loader {
     next: Vec<Told>,
     starts: u64,
     collecting: bool,
+    taken: watcher::Taken,
 }
 
 /// A load that runs.
@@ -127,19 +130,30 @@ impl Loader {
             next: Vec::new(),
             starts: 0,
             collecting: false,
+            taken: watcher::Taken::default(),
         }
     }
 
     fn begin(&mut self, told: Vec<Told>) {
         self.load = Some(Load { told, is_read: false, undecided: 0 });
-        let (shared, me) = (self.shared.clone(), self.shared.me.clone());
+        let (shared, me, taken) = (self.shared.clone(), self.shared.me.clone(), Rc::clone(&self.taken));
         tokio::task::spawn_local(async move {
             shared.gate.begin_load().await;
-            let reading = tokio::task::spawn_blocking(move || packs::read(&shared.paths, shared.local));
-            let packs = reading.await.unwrap_or_else(|error| {
-                tracing::error!("the pack folders could not be read: {error}");
-                Packs::default()
+            let reading = tokio::task::spawn_blocking(move || {
+                // Looked at first: a change while they are read is news.
+                let stamps = Stamps::of(packs::watched(&shared.paths, shared.local));
+                (stamps, packs::read(&shared.paths, shared.local))
             });
+            let packs = match reading.await {
+                Ok((stamps, packs)) => {
+                    taken.replace(Some(stamps));
+                    packs
+                }
+                Err(error) => {
+                    tracing::error!("the pack folders could not be read: {error}");
+                    Packs::default()
+                }
+            };
             if let Err(refusal) = me.post(ToLoader::Read(Box::new(packs))).await {
                 tracing::error!("the packs are not loaded: the loader is {refusal}");
             }
@@ -343,7 +357,11 @@ impl Actor for Loader {
             return self.publish();
         }
         self.publish();
-        ctx.spawn(actix::fut::wrap_future(watcher::watch(self.shared.paths.clone(), self.shared.local)));
+        ctx.spawn(actix::fut::wrap_future(watcher::watch(
+            self.shared.paths.clone(),
+            self.shared.local,
+            Rc::clone(&self.taken),
+        )));
         self.begin(Vec::new());
     }
 }

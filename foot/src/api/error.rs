@@ -177,7 +177,10 @@ mod tests {
     fn somebody_who_answers_without_trust_is_no_brain_that_is_away() {
         for (why, want) in [
             ("invalid peer certificate: UnknownIssuer", Some("SSL_CERT_FILE")),
-            ("invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for b", Some("host name")),
+            (
+                "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for b",
+                Some("host name"),
+            ),
             ("received corrupt message of type InvalidContentType", Some("http://")),
             ("invalid peer certificate: Expired", Some("brain.yaml")),
             ("Connection refused (os error 111)", None),

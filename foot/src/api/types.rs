@@ -195,6 +195,9 @@ pub struct Call {
     pub call_id: String,
     /// The tool.
     pub tool: String,
+    /// How the reason begins that an answer ends.
+    pub const ASKED: &str = "Waiting for an answer";
+
     /// `server` or `client`.
     #[serde(default)]
     pub route: Option<String>,
@@ -307,6 +310,19 @@ pub struct SessionTool {
     #[serde(default)]
     pub location: String,
     /// Can it run now?
+    /// Tools of it that the Brain did not take.
+    #[serde(default)]
+    pub refused: Vec<RefusedTool>,
+}
+
+/// A tool that the Brain did not take.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct RefusedTool {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
     #[serde(default)]
     pub available: bool,
     /// If not, why.

@@ -13,6 +13,8 @@ pub(super) const EXIT_FAILED: u8 = 1;
 pub(super) const EXIT_USAGE: u8 = 2;
 /// Exit code of `run`: something waits.
 pub(super) const EXIT_WAITS: u8 = 3;
+/// Exit code of a Foot that the Brain does not take.
+pub(super) const EXIT_REFUSED: u8 = 4;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,9 @@ pub(super) enum Failure {
     /// This machine's Foot.
     #[error("{0}")]
     Foot(String),
+    /// The Brain does not take this Foot.
+    #[error("the Brain refuses this Foot: {0}")]
+    Refused(String),
     /// A tool's own failure, or a call that could not be made.
     #[error("{message}")]
     Call {
@@ -60,6 +65,7 @@ impl Failure {
     pub(super) fn exit(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::File { .. } | Self::Mistakes { .. } => EXIT_USAGE,
+            Self::Refused(_) => EXIT_REFUSED,
             Self::Output(_) if self.is_closed_reader() => EXIT_OK,
             Self::Api(_) | Self::Foot(_) | Self::Call { .. } | Self::Output(_) => EXIT_FAILED,
         }
@@ -78,6 +84,7 @@ impl Failure {
             Self::Mistakes { .. } => "mistakes",
             Self::Api(error) => error.code(),
             Self::Foot(_) => "foot",
+            Self::Refused(_) => "refused",
             Self::Call { code, .. } => code,
             Self::Output(_) => "output",
         }

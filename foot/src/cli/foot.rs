@@ -72,7 +72,9 @@ impl LocalFoot {
         let answer = tokio::time::timeout(HELLO_WAIT, connection.wait_for(answered)).await;
         match answer.map(|state| state.map(|state| state.clone())) {
             Ok(Ok(Connection::Online { session_id, client_id })) => Ok(Line { session_id, client_id }),
-            Ok(Ok(Connection::Refused { why })) => Err(Failure::Foot(format!("the Brain refuses this Foot: {why}"))),
+            Ok(Ok(Connection::Refused { why, .. })) => {
+                Err(Failure::Foot(format!("the Brain refuses this Foot: {why}")))
+            }
             Ok(Ok(Connection::Local | Connection::Connecting) | Err(_)) => {
                 Err(Failure::Foot("this Foot has stopped".to_owned()))
             }
@@ -263,7 +265,11 @@ async fn until_told(context: &mut Context, LocalFoot(foot): &LocalFoot, notify: 
                 }
             }
             Connection::Connecting | Connection::Local => notify.status("waiting for the Brain"),
-            Connection::Refused { why } => notify.status(&format!("refused by the Brain: {}", plain(why))),
+            // Who starts it again without a change gets the same word: a service manager has to know.
+            Connection::Refused { why, is_final: true } => return Err(Failure::Refused(why.clone())),
+            Connection::Refused { why, is_final: false } => {
+                notify.status(&format!("refused by the Brain: {}", plain(why)))
+            }
         }
         tokio::select! {
             changed = connection.changed() => if changed.is_err() {

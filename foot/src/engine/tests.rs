@@ -287,7 +287,7 @@ fn a_superseded_foot_stops_and_says_what_to_do() {
         line.close(4409).await;
         let mut connection = foot.connection();
         let refused = connection.wait_for(|c| matches!(c, Connection::Refused { .. })).await.unwrap().clone();
-        let Connection::Refused { why } = refused else { panic!("not refused") };
+        let Connection::Refused { why, is_final: true } = refused else { panic!("not refused for good") };
         assert!(why.contains("VANCE_HOME"), "{why}");
         let again = tokio::time::timeout(Duration::from_millis(1500), world.brain.accept()).await;
         assert!(again.is_err(), "it came back");

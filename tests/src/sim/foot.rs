@@ -220,7 +220,7 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
                 lock(&shared.online)[index] = matches!(now, Connection::Online { .. });
                 let text = match now {
                     Connection::Online { .. } => "is attached".to_owned(),
-                    Connection::Refused { why } => format!("is refused: {why}"),
+                    Connection::Refused { why, .. } => format!("is refused: {why}"),
                     Connection::Connecting | Connection::Local => "looks for the brain".to_owned(),
                 };
                 shared.story.note(format!("foot {index} {text}"));

@@ -85,7 +85,9 @@ fn unreachable(error: &ApiError, url: &Url) -> Finding {
         ApiError::Unreachable { why, .. } | ApiError::Broken { why, .. } => {
             Finding::fix("brain", format!("{shown}: {why}"), cure(why, url))
         }
-        ApiError::NoTrust { why, .. } => Finding::fix("brain", format!("{shown} answers, but TLS fails: {why}"), tls_cure(why)),
+        ApiError::NoTrust { why, .. } => {
+            Finding::fix("brain", format!("{shown} answers, but TLS fails: {why}"), tls_cure(why))
+        }
         ApiError::Refused { status: 503, message, .. } => {
             Finding::fix("brain", format!("{shown}: {message}"), "look at the log of vance-brain")
         }

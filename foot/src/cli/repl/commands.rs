@@ -162,7 +162,7 @@ impl Room {
                 let state = match &*self.foot.connection().borrow() {
                     Connection::Online { session_id, .. } => format!("connected, session {session_id}"),
                     Connection::Connecting | Connection::Local => "connecting".to_owned(),
-                    Connection::Refused { why } => format!("refused: {}", plain(why)),
+                    Connection::Refused { why, .. } => format!("refused: {}", plain(why)),
                 };
                 its.screen.line(&format!("{} {state}", plain(general.brain.as_str().trim_end_matches('/'))))?;
                 Ok(None)

@@ -38,7 +38,7 @@ mod tests {
             session_id: SessionId::parse("sess_1").unwrap(),
             client_id: ClientId::parse("client_1").unwrap(),
         };
-        let refused = Connection::Refused { why: "no token".to_owned() };
+        let refused = Connection::Refused { why: "no token".to_owned(), is_final: false };
         for (connection, tools, waiting, runs, want) in [
             (&Connection::Connecting, 12, None, 0, "B connecting | 12 tools"),
             (&online, 1, Some(2), 1, "B connected | 1 tool | 2 waiting | 1 followed | sess_1"),

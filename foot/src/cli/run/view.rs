@@ -72,6 +72,10 @@ impl View {
             let word = format!("vancetope tasks resolve {} --as done|failed|retry", change.task_id);
             screen.remark(&format!("vancetope: {}: did the call run? Say it with `{word}`", plain(&change.id)));
         }
+        if change.state == TaskState::Blocked && reason.as_ref().is_some_and(|text| text.starts_with(Task::ASKED)) {
+            let word = format!("vancetope tasks answer {}", change.task_id);
+            screen.remark(&format!("vancetope: {}: answer it with: {word}", plain(&change.id)));
+        }
         if self.bars.is_some() && !change.state.is_terminal() {
             return self.waits(screen, change, reason);
         }
@@ -240,6 +244,36 @@ mod tests {
         }
         let long = preview(&serde_json::json!("x".repeat(1000)));
         assert_eq!(long.map(|t| t.len()), Some(MAX_PREVIEW + 3));
+    }
+
+    #[test]
+    fn who_sits_there_is_told_how_to_answer() {
+        for (reason, want) in [
+            ("Waiting for an answer: how many?", "vancetope: a: answer it with: vancetope tasks answer task_a"),
+            ("Outcome unknown: gone", "vancetope: a: did the call run?"),
+            ("Waiting for Client for Tool: x", ""),
+        ] {
+            let said = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+            struct Err(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+            impl io::Write for Err {
+                fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                    self.0.lock().map_or(Ok(0), |mut text| text.write(bytes))
+                }
+                fn flush(&mut self) -> io::Result<()> {
+                    Ok(())
+                }
+            }
+            let mut screen = Screen::into_writers(Box::new(io::sink()), Box::new(Err(said.clone())));
+            let task = serde_json::json!({
+                "task_id": "task_a", "id": "a", "tree_id": "tree_1", "session_id": "s", "state": "blocked", "blocked_reason": reason,
+            });
+            let mut tree = Tree::default();
+            for change in tree.snapshot(serde_json::from_value(task).into_iter().collect()) {
+                assert!(View::new(true).moved(&mut screen, &change, None).is_ok());
+            }
+            let said = said.lock().map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+            assert!(said.starts_with(want) && said.is_empty() == want.is_empty(), "{said}");
+        }
     }
 
     #[test]
