@@ -95,6 +95,18 @@ pub struct SubmittedTask {
     pub task_id: TaskId,
 }
 
+/// The client that alone goes on with a task.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Bound {
+    /// Which one.
+    pub client_id: String,
+    /// Its machine.
+    pub machine: String,
+    /// In which folder, if its tools work in one.
+    #[serde(default)]
+    pub working_dir: Option<String>,
+}
+
 /// A list of tasks.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Tasks {
