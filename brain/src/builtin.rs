@@ -25,7 +25,7 @@ use vance_shared::names::ToolName;
 use vance_shared::schema::check_arguments;
 use vance_shared::tool::{Replay, ToolResult, ToolSpec};
 
-pub use search::SearchProvider;
+pub use search::{ApiKey, SearchProvider};
 
 /// Their names.
 pub const NAMES: [&str; 4] = ["http_fetch", "now", "task_note", "web_search"];
@@ -43,21 +43,22 @@ pub struct BuiltinConfig {
 }
 
 impl BuiltinConfig {
-    /// What the configuration says. The lookups give the value of an environment variable and of a secret; the error names what is not set.
+    /// What the configuration says. The lookups give the value of an environment variable and of a secret; they are asked at each call.
     pub fn of(
         config: &BrainConfig,
-        lookup: impl FnOnce(&str) -> Option<String>,
-        vault: impl FnOnce(&str) -> Result<String, String>,
-    ) -> Result<Self, String> {
-        let web_search = match &config.web_search {
-            None => None,
-            Some(search) => {
-                let api_key = search.api_key.as_ref().map(|key| key.resolve(lookup, vault)).transpose();
-                let api_key = api_key.map_err(|error| format!("brain.yaml: web_search.api_key: {error}"))?;
-                Some(SearchProvider { kind: search.kind, base_url: search.base_url.clone(), api_key })
-            }
-        };
-        Ok(Self { web_search, http_fetch_allow_private: config.http_fetch.allow_private })
+        lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        vault: impl Fn(&str) -> Result<String, String> + Send + Sync + 'static,
+    ) -> Self {
+        let web_search = config.web_search.as_ref().map(|search| {
+            let api_key = search.api_key.clone().map(|key| {
+                ApiKey::new(move || {
+                    let found = key.resolve(&lookup, &vault);
+                    found.map_err(|error| format!("brain.yaml: web_search.api_key: {error}"))
+                })
+            });
+            SearchProvider { kind: search.kind, base_url: search.base_url.clone(), api_key }
+        });
+        Self { web_search, http_fetch_allow_private: config.http_fetch.allow_private }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use vance_brain_core::config::{BrainConfig, parse_config};
 use vance_brain_core::engine::parse_engine;
 use vance_brain_core::registry_file::{entry_lines, parse_registry};
@@ -16,6 +17,8 @@ use vance_shared::doc::{Problem, nearest_field};
 use vance_shared::launch::Origin;
 use vance_shared::names::ToolName;
 use vance_shared::pack::{self, Pack, parse_pack};
+use vance_shared::show::plain;
+use vance_shared::tool::NATIVE_TOOLS;
 
 use crate::secrets::Vault;
 
@@ -202,6 +205,11 @@ pub fn load(home: &Home) -> Loaded {
             },
         }
     }
+    // What packs need of it they hear when they start; that nothing of it can be had is everybody's matter.
+    let vault = Vault::new(&home.data());
+    if let Err(error) = vault.is_readable() {
+        loaded.problems.push(Problem::new(vault.file().display().to_string(), 1, error.to_string()));
+    }
     compare(home, &mut loaded);
     loaded
 }
@@ -209,11 +217,8 @@ pub fn load(home: &Home) -> Loaded {
 /// What is right in each file by itself and does not fit together. Warnings: the rest of such a Brain works.
 fn compare(home: &Home, loaded: &mut Loaded) {
     let Some(registry) = &loaded.registry else { return };
-    let remarks: Vec<(&ToolName, String)> = registry
-        .values()
-        .filter(|entry| entry.location != Location::Client)
-        .filter_map(|entry| Some((&entry.name, misfit(entry, &loaded.packs)?)))
-        .collect();
+    let remarks: Vec<(&ToolName, String)> =
+        registry.values().filter_map(|entry| Some((&entry.name, misfit(entry, &loaded.packs)?))).collect();
     if remarks.is_empty() {
         return;
     }
@@ -224,33 +229,50 @@ fn compare(home: &Home, loaded: &mut Loaded) {
     loaded.warnings.extend(remarks.into_iter().map(|(name, text)| Problem::new(file.clone(), line(name), text)));
 }
 
-/// Why the server's side of an entry has nothing behind it.
+/// Why a side of an entry has nothing behind it.
 fn misfit(entry: &RegistryEntry, packs: &[Pack]) -> Option<String> {
-    let name = &entry.name;
+    let (name, is_on_server) = (&entry.name, entry.location != Location::Client);
+    let is_built_in = builtin::NAMES.contains(&name.as_str());
     match &entry.backing {
-        Some(Backing::McpServer { pack, .. }) => match packs.iter().find(|p| p.name.as_str() == pack) {
+        Some(Backing::McpServer { pack, .. }) if is_on_server => match packs.iter().find(|p| p.name.as_str() == pack) {
             Some(found) if found.enabled => None,
             Some(_) => Some(format!("`{name}` needs the server pack '{pack}', which is turned off")),
             None => Some(format!(
                 "`{name}` needs the server pack '{pack}', which is not there; put {pack}.json into the packs folder"
             )),
         },
-        Some(Backing::BuiltIn) if !builtin::NAMES.contains(&name.as_str()) => {
+        Some(Backing::BuiltIn) if is_on_server && !is_built_in => {
             let hint = nearest_field(name.as_str(), &builtin::NAMES);
             Some(format!("the Brain has no built-in tool `{name}`{hint}"))
         }
-        Some(Backing::BuiltIn | Backing::Native) | None => None,
+        Some(Backing::Native) if !NATIVE_TOOLS.contains(&name.as_str()) => {
+            let hint = nearest_field(name.as_str(), &NATIVE_TOOLS);
+            Some(format!(
+                "tasks wait for `{name}` until a client that is no Foot reports it: a Foot has no native tool of this name{hint}"
+            ))
+        }
+        Some(Backing::Native) if is_on_server && !is_built_in => Some(format!(
+            "`{name}` is a tool of the client, and the server has none of this name; say `location: client`"
+        )),
+        Some(Backing::McpServer { .. } | Backing::BuiltIn | Backing::Native) | None => None,
     }
 }
 
-/// The files that [`load`] reads, as far as they are there, and those that may come.
-pub fn watched(home: &Home) -> Vec<PathBuf> {
+/// The files that [`load`] reads, as far as they are there, and those that may come. None while this process may open no more files: then a
+/// folder looks as if it were empty.
+pub fn watched(home: &Home) -> Option<Vec<PathBuf>> {
+    for folder in [home.packs(), home.engines()] {
+        let error = std::fs::read_dir(folder).err().and_then(|error| error.raw_os_error());
+        if matches!(error.map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) {
+            return None;
+        }
+    }
     let mut files = vec![home.config(), home.registry(), Vault::new(&home.data()).file().to_owned()];
     // What is wrong with a folder is said when it is read.
     let mut unsaid = Vec::new();
     files.extend(list(&home.packs(), "json", MAX_PACKS, &mut unsaid));
     files.extend(list(&home.engines(), "yaml", MAX_ENGINES, &mut unsaid));
-    files
+    Some(files)
 }
 
 /// All problems of all files.
@@ -278,7 +300,10 @@ fn read(path: &Path, limit: usize, problems: &mut Vec<Problem>) -> Option<Option
     let file = OpenOptions::new().read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(path);
     let file = match file {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match dangling(path) {
+            Some(why) => return problem(1, why),
+            None => return Some(None),
+        },
         Err(error) => return problem(1, format!("cannot be read: {error}")),
     };
     match file.metadata() {
@@ -303,12 +328,23 @@ fn read(path: &Path, limit: usize, problems: &mut Vec<Problem>) -> Option<Option
     }
 }
 
+/// Why a name that leads nowhere is there all the same. It was not taken away: who deploys by links is between two of them, or has made a
+/// mistake.
+fn dangling(path: &Path) -> Option<String> {
+    let target = std::fs::read_link(path).ok()?;
+    let target = plain(&target.to_string_lossy());
+    Some(format!("is a link to {target}, which is not there; put it there, or remove the link"))
+}
+
 /// A folder's files with an extension, by name; hidden ones (editors' leftovers) are none.
 fn list(dir: &Path, extension: &str, limit: usize, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut problem = |message: String| problems.push(Problem::new(dir.display().to_string(), 1, message));
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            dangling(dir).map(problem);
+            return Vec::new();
+        }
         Err(error) => {
             problem(format!("cannot be read: {error}"));
             return Vec::new();

@@ -54,19 +54,30 @@ pub enum VaultError {
     /// No value.
     #[error("a secret has 1 to {MAX_VALUE_BYTES} bytes, this one has {0}")]
     BadValue(usize),
-    /// The key of the record is gone.
+    /// The key of the record is gone, or another one is in its place.
     #[error(
-        "{file} does not hold the key of {record}: put it back, or set the secret anew after `vance-brain secret rm`"
+        "{file} does not hold the key that {record} was sealed with: put that file back as it was, or remove the record with `vance-brain secret \
+         rm {name}` and make it anew"
     )]
     NoMaster {
         /// The file of the master keys.
         file: String,
-        /// Which record.
+        /// Which record, with its kind.
         record: String,
+        /// Its name.
+        name: String,
     },
-    /// It does not open.
-    #[error("{0} does not open: its record was changed by something else than `vance-brain`; set it anew")]
-    Broken(String),
+    /// It does not open, though others under its key do.
+    #[error(
+        "{record} does not open: its record was changed by something else than `vance-brain`; remove it with `vance-brain secret rm {name}` and \
+         make it anew"
+    )]
+    Broken {
+        /// Which record, with its kind.
+        record: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// One sealed value.
@@ -94,6 +105,8 @@ pub struct Listed {
     pub version: u64,
     /// When it was set last, RFC 3339.
     pub changed_at: String,
+    /// Why it cannot be opened.
+    pub trouble: Option<String>,
 }
 
 /// The vault of a Brain. Holds nothing: each use reads the files.
@@ -131,46 +144,49 @@ impl Vault {
         self.take(SECRET, name)?.ok_or_else(|| VaultError::Unset(name.to_owned()))
     }
 
-    /// A text with its `{{secret:NAME}}` in clear.
-    pub fn resolve(&self, text: &str) -> Result<Zeroizing<String>, VaultError> {
-        let named = names::names(text).map_err(|bad| VaultError::BadName(bad.to_string()))?;
-        let mut out = Zeroizing::new(String::new());
-        let mut rest = text;
-        for name in named {
-            let reference = format!("{}{name}{}", names::OPEN, names::CLOSE);
-            let Some((before, after)) = rest.split_once(&reference) else { break };
-            out.push_str(before);
-            out.push_str(&self.get(name)?);
-            rest = after;
-        }
-        out.push_str(rest);
-        Ok(out)
+    /// Removes a secret, or the login of this name if there is no such secret. False: there was none.
+    pub fn remove(&self, name: &str) -> Result<bool, VaultError> {
+        Ok(self.drop_record(SECRET, name)? || self.drop_record(LOGIN, name)?)
     }
 
-    /// Removes a secret. False: there was none.
-    pub fn remove(&self, name: &str) -> Result<bool, VaultError> {
-        self.drop_record(SECRET, name)
+    /// Whether its file can be read; nothing is opened.
+    pub fn is_readable(&self) -> Result<(), VaultError> {
+        self.read().map(drop)
     }
 
     /// The secrets, by name.
     pub fn list(&self) -> Result<Vec<Listed>, VaultError> {
-        let records = self.read()?;
-        let listed = |(name, record): (&String, &Record)| Listed {
+        self.listed(SECRET)
+    }
+
+    /// The logins that are kept, by the name of their record.
+    pub fn logins(&self) -> Result<Vec<Listed>, VaultError> {
+        self.listed(LOGIN)
+    }
+
+    fn listed(&self, kind: &str) -> Result<Vec<Listed>, VaultError> {
+        let (records, masters) = (self.read()?, self.master.read());
+        let all = records.0.get(kind).into_iter().flatten();
+        let listed = all.map(|(name, record)| Listed {
             name: name.clone(),
             version: record.version,
             changed_at: record.changed_at.clone(),
-        };
-        Ok(records.0.get(SECRET).into_iter().flatten().map(listed).collect())
+            trouble: match &masters {
+                Ok(masters) => self.open(&records, masters, kind, name, record).err().map(|error| error.to_string()),
+                Err(error) => Some(error.to_string()),
+            },
+        });
+        Ok(listed.collect())
     }
 
-    /// A number for each of these secrets, another one whenever its value was set anew; 0: not set. A file that cannot be read counts as
-    /// empty here: whoever needs a value hears why.
-    pub fn marks(&self, names: &BTreeSet<String>) -> BTreeMap<String, u64> {
+    /// A number for each of these secrets, another one whenever its value was set anew; 0: not set. A file that cannot be read says nothing
+    /// about them.
+    pub fn marks(&self, names: &BTreeSet<String>) -> Result<BTreeMap<String, u64>, VaultError> {
         if names.is_empty() {
-            return BTreeMap::new();
+            return Ok(BTreeMap::new());
         }
-        let records = self.read().unwrap_or_default();
-        names.iter().map(|name| (name.clone(), records.mark(SECRET, name))).collect()
+        let records = self.read()?;
+        Ok(names.iter().map(|name| (name.clone(), records.mark(SECRET, name))).collect())
     }
 
     /// A new master key; the keys of all records are wrapped with it. Gives how many these are. Cut off at any point, everything still opens.
@@ -183,7 +199,8 @@ impl Vault {
                 .flat_map(|(kind, of_kind)| of_kind.iter_mut().map(move |(name, record)| (kind, name, record)));
             let mut opened = Vec::new();
             for (kind, name, record) in all {
-                let key = self.key(&masters, kind, name, record)?;
+                let key = key_of(&masters, kind, name, record);
+                let key = key.ok_or_else(|| self.no_master(kind, name))?;
                 opened.push((purpose("key", kind, name, record.version), key, record));
             }
             // All of them open: now, and not before, there is another key.
@@ -225,11 +242,31 @@ impl Vault {
     fn take(&self, kind: &str, name: &str) -> Result<Option<Zeroizing<String>>, VaultError> {
         let records = self.read()?;
         let Some(record) = records.0.get(kind).and_then(|of_kind| of_kind.get(name)) else { return Ok(None) };
-        let key = self.key(&self.master.read()?, kind, name, record)?;
-        let broken = || VaultError::Broken(format!("the {kind} {name}"));
+        self.open(&records, &self.master.read()?, kind, name, record).map(Some)
+    }
+
+    fn open(
+        &self,
+        records: &Records,
+        masters: &[Master],
+        kind: &str,
+        name: &str,
+        record: &Record,
+    ) -> Result<Zeroizing<String>, VaultError> {
+        let broken = || VaultError::Broken { record: format!("the {kind} {name}"), name: name.to_owned() };
+        let Some(key) = key_of(masters, kind, name, record) else {
+            // Where the master key opens another record, this one was touched; where it opens none, it is another key.
+            let mut others = records.all().filter(|(_, _, other)| other.master == record.master);
+            let is_right = others.any(|(kind, name, other)| key_of(masters, kind, name, other).is_some());
+            return Err(if is_right { broken() } else { self.no_master(kind, name) });
+        };
         let bytes = key.open(&purpose("value", kind, name, record.version), &record.value).map_err(|_| broken())?;
         let text = std::str::from_utf8(&bytes).map_err(|_| broken())?;
-        Ok(Some(Zeroizing::new(text.to_owned())))
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    fn no_master(&self, kind: &str, name: &str) -> VaultError {
+        VaultError::NoMaster { file: self.master.shown(), record: format!("the {kind} {name}"), name: name.to_owned() }
     }
 
     fn drop_record(&self, kind: &str, name: &str) -> Result<bool, VaultError> {
@@ -239,23 +276,30 @@ impl Vault {
         })
     }
 
-    /// A record's own key.
-    fn key(&self, masters: &[Master], kind: &str, name: &str, record: &Record) -> Result<Key, VaultError> {
-        let master = masters
-            .iter()
-            .find(|master| master.id == record.master)
-            .ok_or_else(|| VaultError::NoMaster { file: self.master.shown(), record: format!("the {kind} {name}") })?;
-        let opened = master.key.open(&purpose("key", kind, name, record.version), &record.key);
-        let key = opened.ok().and_then(|bytes| Key::of(&bytes));
-        key.ok_or_else(|| VaultError::Broken(format!("the {kind} {name}")))
-    }
-
-    /// The master key for what is sealed now. The first secret makes it; one that went missing is not replaced in silence.
+    /// The master key for what is sealed now. The first secret makes it; one that went missing, or that another one is in the place of, is not
+    /// replaced in silence while secrets wait for it. A login does not wait: people log in again.
     fn newest(&self, records: &Records) -> Result<Master, VaultError> {
-        match (self.master.read()?.pop(), records.first()) {
-            (Some(newest), _) => Ok(newest),
-            (None, None) => self.master.add(),
-            (None, Some(record)) => Err(VaultError::NoMaster { file: self.master.shown(), record }),
+        let mut masters = self.master.read()?;
+        let Some(newest) = masters.pop() else {
+            return match records.all().find(|(kind, ..)| *kind == SECRET) {
+                Some((kind, name, _)) => Err(self.no_master(kind, name)),
+                None => self.master.add(),
+            };
+        };
+        let one = std::slice::from_ref(&newest);
+        let mut under_it = records.all().filter(|(_, _, record)| record.master == newest.id).peekable();
+        let is_new = under_it.peek().is_none();
+        let mut secret = None;
+        for (kind, name, record) in under_it {
+            if key_of(one, kind, name, record).is_some() {
+                return Ok(newest);
+            }
+            secret = secret.or_else(|| (kind == SECRET).then(|| name.to_owned()));
+        }
+        match secret {
+            _ if is_new => Ok(newest),
+            Some(name) => Err(self.no_master(SECRET, &name)),
+            None => self.master.add(),
         }
     }
 
@@ -293,10 +337,19 @@ impl Records {
         self.0.get(kind).and_then(|of_kind| of_kind.get(name)).map_or(0, |record| record.value.mark())
     }
 
-    /// The name of any record.
-    fn first(&self) -> Option<String> {
-        self.0.iter().find_map(|(kind, of_kind)| of_kind.keys().next().map(|name| format!("the {kind} {name}")))
+    /// Kind, name and record of all.
+    fn all(&self) -> impl Iterator<Item = (&str, &str, &Record)> {
+        self.0.iter().flat_map(|(kind, of_kind)| {
+            of_kind.iter().map(move |(name, record)| (kind.as_str(), name.as_str(), record))
+        })
     }
+}
+
+/// A record's own key; none if these master keys do not open it.
+fn key_of(masters: &[Master], kind: &str, name: &str, record: &Record) -> Option<Key> {
+    let master = masters.iter().find(|master| master.id == record.master)?;
+    let opened = master.key.open(&purpose("key", kind, name, record.version), &record.key);
+    opened.ok().and_then(|bytes| Key::of(&bytes))
 }
 
 /// What a seal is for. Names hold no NUL, so no two purposes read the same.
@@ -316,7 +369,15 @@ impl vance_mcp_host::Vault for Vault {
     }
 
     fn login(&self, key: &str) -> Result<Option<String>, String> {
-        self.take(LOGIN, key).map(|text| text.map(|text| text.to_string())).map_err(|error| error.to_string())
+        match self.take(LOGIN, key) {
+            Ok(text) => Ok(text.map(|text| text.to_string())),
+            // It is of no use to anybody: the pack asks for another one.
+            Err(error @ (VaultError::NoMaster { .. } | VaultError::Broken { .. })) => {
+                tracing::warn!("{error}; it counts as none");
+                Ok(None)
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn keep_login(&self, key: &str, text: &str) -> Result<(), String> {

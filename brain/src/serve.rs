@@ -44,6 +44,7 @@ use crate::executor::Executor;
 use crate::home::{self, Address, Home, Loaded};
 use crate::http::{self, HttpSetup};
 use crate::hub::{Brain, Files, Hub, now_ms};
+use crate::kept::Kept;
 use crate::metrics::Metrics;
 use crate::progress::Progresses;
 use crate::questions::open::OpenQuestions;
@@ -133,13 +134,17 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         return Err(ServeError::Problems(loaded.problems));
     }
     // A bad pack or engine does not keep the others from loading, and nobody overlooks it.
+    let kept = Kept::default();
     for problem in &loaded.problems {
-        tracing::error!("{problem}");
+        tracing::error!("{problem}; {}", kept.standing(&options.home, &problem.file).at_start());
     }
     let config = loaded.config.clone().unwrap_or_default();
-    let addr = listen_addr(&options, &config)?;
+    let addr = listen_addr(options.listen.as_deref(), &config).map_err(ServeError::Setting)?;
+    if !addr.ip().is_loopback() && config.tls.is_none() {
+        tracing::warn!("tokens travel in clear to {addr} (`allow_insecure`): whoever sees the traffic can use them");
+    }
     let tls = config.tls.as_ref().map(|files| Tls::load(files, &options.home.brain())).transpose()?.map(Arc::new);
-    check_store(&options, &config)?;
+    check_store(options.store.as_deref(), &config).map_err(ServeError::Setting)?;
     let (store, seat) = Store::open(&options.home.data())?;
     let local = local_token(&options.home.token())?;
     let principals = Arc::new(Principals::local(&local).following(TokenBook::new(&options.home.data())));
@@ -155,8 +160,8 @@ pub async fn serve(options: ServeOptions) -> Result<(), ServeError> {
         listener.local_addr().map_err(|source| ServeError::Process { what: "cannot read the address", source })?;
 
     let vault = Vault::new(&options.home.data());
-    let secret = |name: &str| vault.get(name).map(|value| value.to_string()).map_err(|error| error.to_string());
-    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok(), secret).map_err(ServeError::Setting)?;
+    let secret = move |name: &str| vault.get(name).map(|value| value.to_string()).map_err(|error| error.to_string());
+    let builtins = BuiltinConfig::of(&config, |name| std::env::var(name).ok(), secret);
     let (brain, supervisors) = hub(store, config.clone(), Builtins::new(builtins), &loaded);
     match Blobs::open(&options.home.data().join("blobs"), BLOBS_BYTES, None) {
         Ok(blobs) => drop(brain.blobs.set(Arc::new(blobs))),
@@ -270,30 +275,32 @@ async fn drain(brain: &Brain) {
     brain.executor.cancel_all();
 }
 
-fn listen_addr(options: &ServeOptions, config: &BrainConfig) -> Result<SocketAddr, ServeError> {
-    let text = options.listen.as_deref().or(config.listen.as_deref()).unwrap_or(DEFAULT_LISTEN);
+/// Where to listen: as it was told, else as `brain.yaml` says. The error says what to write.
+pub(crate) fn listen_addr(told: Option<&str>, config: &BrainConfig) -> Result<SocketAddr, String> {
+    let text = told.or(config.listen.as_deref()).unwrap_or(DEFAULT_LISTEN);
     let text = text.replace("localhost:", "127.0.0.1:");
     let addr: SocketAddr = text.parse().map_err(|_| {
-        ServeError::Setting(format!(
+        format!(
             "listen: {} is not HOST:PORT with an IP address, such as {DEFAULT_LISTEN}",
             vance_shared::show::quoted(&text, 80)
-        ))
+        )
     })?;
     if !addr.ip().is_loopback() && config.tls.is_none() && !config.allow_insecure {
-        return Err(ServeError::Setting(format!(
+        return Err(format!(
             "listen: {addr} is reachable from other machines, and tokens would travel in clear: set `tls: {{cert: FILE, key: FILE}}` in brain.yaml, listen on 127.0.0.1 behind a TLS proxy, or set `allow_insecure: true`"
-        )));
+        ));
     }
     Ok(addr)
 }
 
-fn check_store(options: &ServeOptions, config: &BrainConfig) -> Result<(), ServeError> {
-    match options.store.as_deref().or(config.store.as_deref()) {
+/// Whether events can be kept where it was told, or `brain.yaml` says.
+fn check_store(told: Option<&str>, config: &BrainConfig) -> Result<(), String> {
+    match told.or(config.store.as_deref()) {
         None | Some("sqlite" | "sqlite:") => Ok(()),
         // Not repeated: an address may carry a password.
-        Some(_) => Err(ServeError::Setting(
+        Some(_) => Err(
             "store: this release keeps events in SQLite only: leave `store` out or write sqlite: (they are in <home>/brain/data)".to_owned(),
-        )),
+        ),
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLS at the Brain's own door: certificate and key from files, taken anew when they change. Connections keep what they were made with.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use vance_brain_core::config::TlsFiles;
 use vance_mcp_host::stamps::Stamps;
+use vance_own_file::open_linked;
 use vance_shared::show::plain;
+use zeroize::Zeroizing;
 
 /// How often the files are looked at: certificates are renewed days before they end.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The one protocol that is spoken behind it.
 const PROTOCOL: &[u8] = b"http/1.1";
+/// Largest file: a chain of a few certificates has 10 KiB.
+const MAX_PEM_BYTES: u64 = 1024 * 1024;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -107,12 +111,14 @@ fn shown(path: &Path) -> String {
 }
 
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let certificates = CertificateDer::pem_file_iter(cert).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+    let text = read(cert)?;
+    let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| of_file(cert, "certificate", error))?;
     if certificates.is_empty() {
         return Err(TlsError::Nothing { file: shown(cert), what: "certificate" });
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_file(key, "private key", error))?;
+    let text = Zeroizing::new(read(key)?);
+    let private = PrivateKeyDer::from_pem_slice(&text).map_err(|error| of_file(key, "private key", error))?;
     if key.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
         tracing::warn!("others may read the key {}: chmod 600", shown(key));
     }
@@ -127,6 +133,17 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     let mut config = builder.with_single_cert(certificates, private).map_err(unusable)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A whole file, if it is one and not too large: whatever lies in its place must neither hold us up nor fill the memory.
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let io = |source| TlsError::Io { file: shown(path), source };
+    let mut bytes = Vec::new();
+    open_linked(path).map_err(io)?.take(MAX_PEM_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+    match bytes.len() as u64 > MAX_PEM_BYTES {
+        true => Err(io(io::Error::other(format!("it has more than {MAX_PEM_BYTES} bytes")))),
+        false => Ok(bytes),
+    }
 }
 
 /// Without the reader's own words: they could repeat parts of a key.
@@ -154,6 +171,8 @@ mod tests {
         write(dir.path(), "a");
         write(dir.path(), "b");
         std::fs::write(dir.path().join("empty"), "").unwrap();
+        std::fs::write(dir.path().join("large"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
+        nix::unistd::mkfifo(&dir.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let load = |cert: &str, key: &str| {
             let files = TlsFiles { cert: cert.to_owned(), key: key.to_owned() };
             Tls::load(&files, dir.path()).map(|_| ()).map_err(|error| error.to_string())
@@ -164,6 +183,10 @@ mod tests {
             ("none", "a.key", "cannot read"),
             ("a.pem", "none", "cannot read"),
             ("empty", "a.key", "empty holds no certificate in PEM"),
+            ("large", "a.key", "more than 1048576 bytes"),
+            ("pipe", "a.key", "is no regular file"),
+            ("a.pem", "pipe", "is no regular file"),
+            ("/dev/zero", "a.key", "is no regular file"),
             ("a.pem", "a.pem", "a.pem holds no private key in PEM"),
             ("a.pem", "b.key", "cannot be used"),
         ] {

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio_util::sync::CancellationToken;
 use vance_mcp_host::stamps::Stamps;
+use vance_own_file::open_linked;
 
 pub mod book;
 
@@ -160,13 +161,14 @@ impl fmt::Debug for Token {
 /// Reads the local token, or makes it (0600) at the first start. A file that others may read is narrowed with a warning.
 pub fn local_token(path: &Path) -> Result<Token, TokenError> {
     let io = |source| TokenError::Io { path: path.to_owned(), source };
-    match File::open(path) {
+    // Whatever lies in its place is an error at once: a pipe would hold the start for ever.
+    match open_linked(path) {
         Ok(file) => read_token(path, file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let token = Token::generate()?;
             write_token(path, &token).map_err(io)?;
             // Whoever was first has made it: what is in the file counts.
-            read_token(path, File::open(path).map_err(io)?)
+            read_token(path, open_linked(path).map_err(io)?)
         }
         Err(error) => Err(io(error)),
     }

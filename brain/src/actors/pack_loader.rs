@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use vance_mcp_host::{HostEnv, HostEvent};
 use vance_observability::names::{METRIC_FILE_PROBLEMS, METRIC_RELOADS};
 use vance_shared::launch::TrustedLaunch;
+use vance_shared::names::PackName;
 use vance_shared::pack::PackBody;
 use vance_shared::secrets;
 use vance_supervise::{
@@ -28,7 +29,7 @@ use vance_supervise::{
 use super::registry::{PackEvent, Reshape};
 use crate::home::{self, Home, Loaded};
 use crate::hub::{Brain, Files, now_ms};
-use crate::kept::Kept;
+use crate::kept::{Kept, Standing};
 use crate::secrets::Vault;
 
 mod watcher;
@@ -129,15 +130,18 @@ impl PackLoader {
         let (file, engines, packs) = {
             let mut kept = self.desk.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.take(&self.desk.home, loaded);
+            self.say(loaded, |file| kept.standing(&self.desk.home, file));
             (kept.registry.clone(), kept.engines(), kept.packs().cloned().collect::<Vec<_>>())
         };
-        self.say(loaded);
         let mut wanted = BTreeMap::new();
         for pack in packs.into_iter().filter(|pack| pack.enabled) {
             let PackBody::Launch(plan) = pack.body else { continue };
             match TrustedLaunch::own_home(plan) {
                 Ok(launch) => {
-                    let secrets = self.desk.vault.marks(&secrets::of_plan(launch.plan()));
+                    let named = secrets::of_plan(launch.plan());
+                    // A vault that cannot be read is no reason to end what runs: it has its values.
+                    let secrets =
+                        self.desk.vault.marks(&named).unwrap_or_else(|_| self.marks_before(&pack.name, &named));
                     wanted.insert(pack.name.to_string(), Wanted { launch, secrets });
                 }
                 Err(refusal) => tracing::error!(pack = %pack.name, "{refusal}"),
@@ -160,12 +164,20 @@ impl PackLoader {
         ctx.wait(told.into_actor(self).map(|(), loader, _| loader.carry_out(changes)));
     }
 
+    /// The secrets' marks with which a pack runs or is to start.
+    fn marks_before(&self, pack: &PackName, named: &BTreeSet<String>) -> BTreeMap<String, u64> {
+        let next = self.ending.get(pack.as_str()).and_then(Option::as_ref);
+        let before = next.or_else(|| self.running.get(pack.as_str())).map(|wanted| &wanted.secrets);
+        let mark = |name: &String| before.and_then(|marks| marks.get(name)).copied().unwrap_or_default();
+        named.iter().map(|name| (name.clone(), mark(name))).collect()
+    }
+
     /// Problems that are new, and how many there are.
-    fn say(&self, loaded: &Loaded) {
+    fn say(&self, loaded: &Loaded, standing: impl Fn(&str) -> Standing) {
         let brain = &self.desk.brain;
         let before = brain.files.load();
         for problem in loaded.problems.iter().filter(|problem| !before.problems.contains(problem)) {
-            tracing::error!("{problem}; what the file said before still counts");
+            tracing::error!("{problem}; {}", standing(&problem.file));
         }
         if before.problems.is_empty() != loaded.problems.is_empty() && loaded.problems.is_empty() {
             tracing::info!("the Brain's files have no problems any more");

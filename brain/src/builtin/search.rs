@@ -1,6 +1,6 @@
 //! `web_search` over SearXNG's or Brave's JSON, normalised to titles, addresses and snippets.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
@@ -28,15 +28,31 @@ const BRAVE: &str = "https://api.search.brave.com";
 const HOW_TO: &str = "web_search has no provider: write `web_search: {kind: searxng, base_url: \"http://127.0.0.1:8080\"}` or \
                       `web_search: {kind: brave, api_key: \"${env:BRAVE_API_KEY}\"}` into brain.yaml and start the Brain again";
 
-/// Who searches, with its credential at hand.
-#[derive(Clone, PartialEq, Eq)]
+/// Looks a key up at each call: one that was set anew counts at once, and one that is missing costs that call alone.
+#[derive(Clone)]
+pub struct ApiKey(Arc<dyn Fn() -> Result<String, String> + Send + Sync>);
+
+impl ApiKey {
+    /// The lookup is quick: a variable, or a small file.
+    pub fn new(lookup: impl Fn() -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lookup))
+    }
+
+    /// The key; the error names what is missing.
+    pub fn get(&self) -> Result<String, String> {
+        (self.0)()
+    }
+}
+
+/// Who searches.
+#[derive(Clone)]
 pub struct SearchProvider {
     /// Whose JSON.
     pub kind: WebSearchKind,
     /// Where, without the path of the search; `None`: Brave's own address (SearXNG has none).
     pub base_url: Option<String>,
     /// Brave's subscription token.
-    pub api_key: Option<String>,
+    pub api_key: Option<ApiKey>,
 }
 
 impl std::fmt::Debug for SearchProvider {
@@ -110,11 +126,13 @@ impl Search {
         let client = client.as_ref().map_err(|error| Fault::new("internal", error.clone()))?;
         let mut request = client.get(url).header("accept", "application/json");
         if let (WebSearchKind::Brave, Some(key)) = (provider.kind, &provider.api_key) {
+            let key = key.get().map_err(|why| Fault::new("not_configured", why))?;
             request = request.header("x-subscription-token", key);
         }
         let failed = |error| {
             let why = super::causes(error);
-            let text = format!("the search provider at {whose} failed: {why}; web_search.base_url in brain.yaml names it");
+            let text =
+                format!("the search provider at {whose} failed: {why}; web_search.base_url in brain.yaml names it");
             Fault::new("upstream_error", text)
         };
         let response = request.send().await.map_err(failed)?;

@@ -100,8 +100,13 @@ async fn providers() -> String {
     serve(Router::new().route("/search", get(searxng)).route("/res/v1/web/search", get(brave))).await
 }
 
+fn api_key(key: &str) -> ApiKey {
+    let key = key.to_owned();
+    ApiKey::new(move || Ok(key.clone()))
+}
+
 fn search_of(kind: WebSearchKind, base: &str, key: Option<&str>) -> Builtins {
-    let web_search = Some(SearchProvider { kind, base_url: Some(base.to_owned()), api_key: key.map(str::to_owned) });
+    let web_search = Some(SearchProvider { kind, base_url: Some(base.to_owned()), api_key: key.map(api_key) });
     Builtins::new(BuiltinConfig { web_search, http_fetch_allow_private: false })
 }
 
@@ -217,7 +222,7 @@ async fn without_a_provider_the_call_says_what_to_write() {
 }
 
 #[test]
-fn the_configurations_credential_is_resolved_once_and_never_shown() {
+fn the_configurations_credential_is_looked_up_at_each_call_and_never_shown() {
     let of = |key: &str| BrainConfig {
         web_search: Some(WebSearch {
             kind: WebSearchKind::Brave,
@@ -228,13 +233,19 @@ fn the_configurations_credential_is_resolved_once_and_never_shown() {
     };
     let lookup = |name: &str| (name == "KEY").then(|| "hush".to_owned());
     let none = |name: &str| Err(format!("the secret {name} is not set"));
-    let config = BuiltinConfig::of(&of("${env:KEY}"), lookup, none).unwrap();
-    assert_eq!(config.web_search.as_ref().unwrap().api_key.as_deref(), Some("hush"));
+    let config = BuiltinConfig::of(&of("${env:KEY}"), lookup, none);
+    let key = |config: &BuiltinConfig| config.web_search.as_ref().unwrap().api_key.as_ref().unwrap().get();
+    assert_eq!(key(&config).as_deref(), Ok("hush"));
     assert!(!format!("{config:?}").contains("hush"));
-    let secret = BuiltinConfig::of(&of("{{secret:KEY}}"), lookup, none).unwrap_err();
+    let secret = key(&BuiltinConfig::of(&of("{{secret:KEY}}"), lookup, none)).unwrap_err();
     assert_eq!(secret, "brain.yaml: web_search.api_key: the secret KEY is not set");
-    let error = BuiltinConfig::of(&of("${env:OTHER}"), lookup, none).unwrap_err();
+    let error = key(&BuiltinConfig::of(&of("${env:OTHER}"), lookup, none)).unwrap_err();
     assert_eq!(error, "brain.yaml: web_search.api_key: environment variable OTHER is not set");
+    // Set anew, and used from then on.
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let next = move |_: &str| Ok(count.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
+    let config = BuiltinConfig::of(&of("{{secret:KEY}}"), lookup, next);
+    assert_eq!((key(&config).unwrap(), key(&config).unwrap()), ("0".to_owned(), "1".to_owned()));
 }
 
 #[tokio::test]

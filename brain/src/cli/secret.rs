@@ -1,8 +1,10 @@
 //! `vance-brain secret`: what server packs and settings name by `{{secret:NAME}}`. Values come from standard input and go nowhere else.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::os::fd::AsFd as _;
 
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 use vance_shared::show::plain;
 use zeroize::Zeroizing;
@@ -13,7 +15,7 @@ use crate::home::Home;
 use crate::hub::now_ms;
 use crate::rows::time;
 use crate::secrets::unset;
-use crate::secrets::{MAX_VALUE_BYTES, Vault, VaultError};
+use crate::secrets::{Listed, MAX_VALUE_BYTES, Vault, VaultError};
 
 pub(super) fn run(json: bool, command: SecretCommand) -> u8 {
     match command {
@@ -40,26 +42,85 @@ fn vault(home: &Home) -> Vault {
 /// The value: a line that does not show, or all of standard input but a line break at its end.
 fn typed(name: &str, screen: &mut Screen<'_>) -> io::Result<io::Result<Zeroizing<String>>> {
     let stdin = io::stdin();
-    let mut value = Zeroizing::new(String::new());
-    let read = if stdin.is_terminal() {
+    if stdin.is_terminal() {
         write!(screen.remarks, "Value of {} (it does not show): ", plain(name))?;
         screen.remarks.flush()?;
-        let quiet = Quiet::new();
-        let read = quiet.and_then(|_quiet| stdin.read_line(&mut value));
+        let read = Quiet::new().and_then(|_quiet| typed_line(name));
         screen.remark("")?;
-        read
-    } else {
-        stdin.lock().take(MAX_VALUE_BYTES as u64 + 3).read_to_string(&mut value)
-    };
+        return Ok(read);
+    }
+    let mut value = Zeroizing::new(String::new());
+    let read = stdin.lock().take(MAX_VALUE_BYTES as u64 + 3).read_to_string(&mut value);
     let kept = value.strip_suffix('\n').map_or(value.len(), |line| line.strip_suffix('\r').unwrap_or(line).len());
     value.truncate(kept);
     Ok(read.map(|_| value))
 }
 
+/// After a line this long, what still comes is a paste of several lines.
+const MORE_WAIT_MS: u16 = 200;
+
+/// One line from the terminal. The terminal itself would cut it at 4,095 bytes without a word, so it hands over each byte; and of several
+/// lines the first would be taken for the value and the others by the shell.
+fn typed_line(name: &str) -> io::Result<Zeroizing<String>> {
+    let stdin = io::stdin();
+    let mut typing = Typing::default();
+    let mut bytes = Zeroizing::new([0; 4096]);
+    loop {
+        let mut ready = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        if typing.has_ended && poll(&mut ready, MORE_WAIT_MS)? == 0 {
+            break;
+        }
+        let count = nix::unistd::read(&stdin, bytes.as_mut())?;
+        if count == 0 {
+            break;
+        }
+        bytes.iter().take(count).for_each(|byte| typing.take(*byte));
+    }
+    typing.value(name)
+}
+
+/// What was typed so far. A terminal that hands over each byte leaves erasing to the program.
+#[derive(Default)]
+struct Typing {
+    line: Zeroizing<Vec<u8>>,
+    has_ended: bool,
+    has_more: bool,
+}
+
+impl Typing {
+    fn take(&mut self, byte: u8) {
+        const BACKSPACE: u8 = 0x08;
+        const DELETE: u8 = 0x7f;
+        const END: u8 = 0x04;
+        const ERASE_LINE: u8 = 0x15;
+        match byte {
+            _ if self.has_ended => self.has_more = true,
+            b'\n' | b'\r' | END => self.has_ended = true,
+            BACKSPACE | DELETE => while self.line.pop().is_some_and(|byte| byte & 0xC0 == 0x80) {},
+            ERASE_LINE => self.line.clear(),
+            // One more than may be, which is then refused with its size.
+            _ if self.line.len() <= MAX_VALUE_BYTES => self.line.push(byte),
+            _ => {}
+        }
+    }
+
+    fn value(self, name: &str) -> io::Result<Zeroizing<String>> {
+        if self.has_more || self.line.starts_with(b"-----BEGIN ") {
+            let name = plain(name);
+            let why = format!(
+                "more than one line came, and nothing was set; `vance-brain secret set {name} < FILE` takes several"
+            );
+            return Err(io::Error::other(why));
+        }
+        let text = std::str::from_utf8(&self.line).map_err(|_| io::Error::other("no UTF-8; encode it in base64"))?;
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+}
+
 /// The exit code of a command that Ctrl-C ended, as shells have it.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// A terminal that does not show what is typed, until this goes or Ctrl-C comes.
+/// A terminal that neither shows what is typed nor waits for a line, until this goes or Ctrl-C comes.
 struct Quiet {
     before: Termios,
     interrupt: tokio::task::JoinHandle<()>,
@@ -69,7 +130,10 @@ impl Quiet {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut quiet = before.clone();
-        quiet.local_flags.remove(LocalFlags::ECHO);
+        quiet.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
+        // A read waits for one byte, for ever: what a terminal without lines did before may be otherwise.
+        quiet.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        quiet.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         let restored = before.clone();
         // Beside, because this thread waits for the line.
         let interrupt = vance_supervise::beside(async move {
@@ -106,28 +170,39 @@ fn set(home: &Home, name: &str, value: &str, screen: &mut Screen<'_>) -> io::Res
     if screen.json {
         screen.line(&json!({ "set": name }).to_string())?;
     } else {
-        screen.line(&format!("{name} is set"))?;
+        let (characters, lines) = (value.chars().count(), value.lines().count());
+        let lines = if lines > 1 { format!(" in {lines} lines") } else { String::new() };
+        screen.line(&format!("{name} is set ({characters} characters{lines})"))?;
     }
     Ok(EXIT_OK)
 }
 
 fn list(home: &Home, screen: &mut Screen<'_>) -> io::Result<u8> {
-    let secrets = match vault(home).list() {
-        Ok(secrets) => secrets,
+    let (secrets, logins) = match vault(home).list().and_then(|secrets| Ok((secrets, vault(home).logins()?))) {
+        Ok(listed) => listed,
         Err(error) => return failed(&error, screen),
     };
     let unset = unset::find(home, &crate::home::load(home));
     if screen.json {
-        let shown: Vec<Value> = secrets
-            .iter()
-            .map(|s| json!({ "name": s.name, "version": s.version, "changed_at": s.changed_at }))
-            .collect();
-        screen.line(&json!({ "secrets": shown, "unset": unset }).to_string())?;
+        let shown = |all: &[Listed]| -> Vec<Value> {
+            let one = |s: &Listed| json!({ "name": s.name, "version": s.version, "changed_at": s.changed_at, "trouble": s.trouble });
+            all.iter().map(one).collect()
+        };
+        let body = json!({ "secrets": shown(&secrets), "logins": shown(&logins), "unset": unset });
+        screen.line(&body.to_string())?;
         return Ok(EXIT_OK);
     }
-    let width = secrets.iter().map(|secret| secret.name.len()).max().unwrap_or_default();
+    let width = secrets.iter().chain(&logins).map(|listed| listed.name.len()).max().unwrap_or_default();
+    let line =
+        |listed: &Listed, kind: &str| format!("{:width$}  {}{kind}", plain(&listed.name), plain(&listed.changed_at));
     for secret in &secrets {
-        screen.line(&format!("{:width$}  {}", secret.name, plain(&secret.changed_at)))?;
+        screen.line(&line(secret, ""))?;
+    }
+    for login in &logins {
+        screen.line(&line(login, "  a login of a pack"))?;
+    }
+    for trouble in secrets.iter().chain(&logins).filter_map(|listed| listed.trouble.as_ref()) {
+        screen.remark(trouble)?;
     }
     if secrets.is_empty() {
         screen.remark("no secrets; `vance-brain secret set NAME` sets one")?;
@@ -166,7 +241,7 @@ fn failed(error: &VaultError, screen: &mut Screen<'_>) -> io::Result<u8> {
         VaultError::BadValue(_) => ("bad_value", EXIT_USAGE),
         VaultError::Unset(_) => ("secret_not_found", EXIT_FAILED),
         VaultError::NoMaster { .. } => ("no_master_key", EXIT_FAILED),
-        VaultError::Distrust(_) | VaultError::NoRandomness(_) | VaultError::Broken(_) => ("vault", EXIT_FAILED),
+        VaultError::Distrust(_) | VaultError::NoRandomness(_) | VaultError::Broken { .. } => ("vault", EXIT_FAILED),
     };
     screen.failure(code, &error.to_string(), &Value::Null).map(|()| exit)
 }
@@ -180,6 +255,32 @@ mod tests {
         let (mut out, mut remarks) = (Vec::new(), Vec::new());
         let exit = command(&mut Screen { out: &mut out, remarks: &mut remarks, json }).unwrap();
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(remarks).unwrap())
+    }
+
+    #[test]
+    fn a_typed_line_is_taken_whole_or_not_at_all() {
+        let typed = |text: &str| {
+            let mut typing = Typing::default();
+            text.bytes().for_each(|byte| typing.take(byte));
+            assert!(typing.has_ended, "{text}");
+            typing.value("K").map(|value| value.to_string()).map_err(|error| error.to_string())
+        };
+        let long = "x".repeat(5_000);
+        for (text, want) in [
+            ("hunter2\n", "hunter2"),
+            ("hu\u{e4}\u{7f}\u{8}\u{8}a b\r", "a b"),
+            ("wrong\u{15}right\u{4}", "right"),
+            ("\n", ""),
+            (&format!("{long}\n"), &long),
+        ] {
+            assert_eq!(typed(text).as_deref(), Ok(want));
+        }
+        for text in ["one\ntwo\n", "-----BEGIN KEY-----\n", "{\n"] {
+            let several = typed(&format!("{text}more"));
+            assert!(several.is_err_and(|why| why.contains("secret set K < FILE")), "{text}");
+        }
+        assert!(typed("-----BEGIN KEY-----\n").is_err(), "whose other lines come late");
+        assert_eq!(typed(&format!("{}\n", "x".repeat(70_000))).unwrap().len(), MAX_VALUE_BYTES + 1);
     }
 
     #[test]
@@ -200,7 +301,7 @@ mod tests {
         assert!(exit == 0 && remarks.contains("no secrets"), "{remarks}");
         let line = "jira.json:3: the secret B is not set: run `vance-brain secret set B`";
         assert!(remarks.contains(line), "{remarks}");
-        assert_eq!(say(false, &|screen| set(&home, "A", "hunter2", screen)).1, "A is set\n");
+        assert_eq!(say(false, &|screen| set(&home, "A", "hunter2", screen)).1, "A is set (7 characters)\n");
         let (_, out, _) = say(true, &|screen| list(&home, screen));
         let listed: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(

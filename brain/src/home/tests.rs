@@ -123,6 +123,32 @@ fn all_problems_of_all_files_are_gathered_and_the_good_ones_still_load() {
 }
 
 #[test]
+fn a_native_entry_that_can_never_work_is_a_warning_at_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home(dir.path());
+    let entries = [
+        "{name: read_locl_file, location: client, type: native}",
+        "{name: read_local_file, location: both, type: native}",
+        "{name: git_status, location: prefer_client, type: native}",
+        // These are as they should be.
+        "{name: write_local_file, location: client, type: native}",
+        "{name: web_search, location: client}",
+        "{name: mine, location: client}",
+    ];
+    write(&home, "tools.yaml", entries.map(|entry| format!("- {entry}\n")).concat());
+    let loaded = load(&home);
+    assert_eq!(loaded.problems, []);
+    assert_eq!(
+        shown(&home, &loaded.warnings),
+        [
+            "tools.yaml:3: `git_status` is a tool of the client, and the server has none of this name; say `location: client`",
+            "tools.yaml:2: `read_local_file` is a tool of the client, and the server has none of this name; say `location: client`",
+            "tools.yaml:1: tasks wait for `read_locl_file` until a client that is no Foot reports it: a Foot has no native tool of this name, did you mean `read_local_file`?",
+        ]
+    );
+}
+
+#[test]
 fn a_folder_with_too_many_packs_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let home = home(dir.path());

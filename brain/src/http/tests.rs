@@ -48,7 +48,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let (store, seat) = Store::open(dir.path()).unwrap();
         let config = vance_brain_core::config::BrainConfig::default();
-        let builtins = Builtins::new(BuiltinConfig::of(&config, |_| None, |_| Err(String::new())).unwrap());
+        let builtins = Builtins::new(BuiltinConfig::of(&config, |_| None, |_| Err(String::new())));
         let (brain, supervisors) = crate::serve::hub(store, config, builtins, &Loaded::default());
         let root = SupervisorRef::start(crate::serve::tree(&brain, supervisors, Some(seat)));
         brain.store.ready().await;

@@ -1,6 +1,6 @@
-//! Secrets that files name and nobody has set: what they are, where they stand, and what to type.
+//! Secrets that files name and that cannot be had: nobody has set them, or they do not open. What they are, where they stand, what to type.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use vance_brain_core::config::BrainConfig;
@@ -11,7 +11,7 @@ use vance_shared::secrets;
 use super::Vault;
 use crate::home::{Home, Loaded};
 
-/// One problem for each place. A vault that cannot be read is one, too, where something needs it.
+/// One problem for each place. A vault that cannot be read is a problem of its own, which [`crate::home::load`] tells.
 pub fn find(home: &Home, loaded: &Loaded) -> Vec<Problem> {
     let mut wanted: Vec<(String, String)> = Vec::new();
     for pack in loaded.packs.iter().filter(|pack| pack.enabled) {
@@ -24,17 +24,18 @@ pub fn find(home: &Home, loaded: &Loaded) -> Vec<Problem> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let set: BTreeSet<String> = match Vault::new(&home.data()).list() {
-        Ok(listed) => listed.into_iter().map(|secret| secret.name).collect(),
-        Err(error) => return vec![Problem::new(home.data().display().to_string(), 1, error.to_string())],
-    };
-    let unset = wanted.into_iter().filter(|(_, name)| !set.contains(name));
+    let Ok(listed) = Vault::new(&home.data()).list() else { return Vec::new() };
+    let set: BTreeMap<String, Option<String>> =
+        listed.into_iter().map(|secret| (secret.name, secret.trouble)).collect();
     let problem = |(file, name): (String, String)| {
-        let line = line_of(Path::new(&file), &name);
-        let text = format!("the secret {name} is not set: run `vance-brain secret set {name}`");
-        Problem::new(file, line, text)
+        let text = match set.get(&name) {
+            Some(None) => return None,
+            Some(Some(trouble)) => trouble.clone(),
+            None => format!("the secret {name} is not set: run `vance-brain secret set {name}`"),
+        };
+        Some(Problem::new(file.clone(), line_of(Path::new(&file), &name), text))
     };
-    unset.map(problem).collect()
+    wanted.into_iter().filter_map(problem).collect()
 }
 
 fn of_config(config: Option<&BrainConfig>) -> BTreeSet<String> {

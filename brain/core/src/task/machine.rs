@@ -277,13 +277,17 @@ impl Turn<'_> {
         let call_id = call.call_id.clone();
         self.event(Event::CallEnded { call_id: call_id.clone(), outcome });
         let policy = match call.replay {
+        let why = match &outcome {
+            Outcome::Unknown { reason } => format!("; the last time: {reason}"),
+            Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => String::new(),
+        };
             Replay::Safe => OnUnknown::Retry,
             Replay::Unsafe => self.task.head.spec.on_unknown,
         };
         match policy {
             OnUnknown::Retry if self.task.safe_reruns > MAX_SAFE_RERUNS => self.fail(Fault::new(
                 "outcome_unknown",
-                format!("tool {} ended without an outcome {} times in a row", call.tool, self.task.safe_reruns),
+                format!("tool {} ended without an outcome {} times in a row{why}", call.tool, self.task.safe_reruns),
             )),
             OnUnknown::Retry => {
                 self.event(Event::Resolved { call_id, verdict: Verdict::Retry });
@@ -294,7 +298,7 @@ impl Turn<'_> {
                 self.effect(Effect::Park);
             }
             OnUnknown::Fail => {
-                let message = format!("the outcome of tool {} (call {call_id}) is unknown", call.tool);
+                let message = format!("the outcome of tool {} (call {call_id}) is unknown{why}", call.tool);
                 self.fail(Fault::new("outcome_unknown", message));
             }
         }

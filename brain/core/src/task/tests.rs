@@ -330,7 +330,10 @@ fn a_safe_tool_that_dies_each_time_fails_in_the_end() {
         story.place(n + 1, on_foot("a"), Replay::Safe);
     }
     story.ended(MAX_SAFE_RERUNS + 1, "a", unknown());
-    assert_eq!((story.task.state, story.task.error.unwrap().code.as_str()), (State::Failed, "outcome_unknown"));
+    let error = story.task.error.unwrap();
+    assert_eq!((story.task.state, error.code.as_str()), (State::Failed, "outcome_unknown"));
+    let Outcome::Unknown { reason } = unknown() else { panic!("unknown") };
+    assert!(error.message.ends_with(&format!("in a row; the last time: {reason}")), "{}", error.message);
 }
 
 #[test]

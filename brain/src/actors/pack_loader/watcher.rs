@@ -19,14 +19,21 @@ const SETTLE_LOOKS: u32 = 20;
 pub(super) async fn watch(home: Home, loader: ActorRef<PackLoader>) {
     let look = || {
         let home = home.clone();
-        tokio::task::spawn_blocking(move || Stamps::of(home::watched(&home)))
+        tokio::task::spawn_blocking(move || home::watched(&home).map(Stamps::of))
     };
-    let Ok(mut before) = look().await else { return };
+    let mut before = loop {
+        match look().await {
+            Ok(Some(stamps)) => break stamps,
+            Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(_) => return,
+        }
+    };
     // What changed between the first reading and the first look.
     loader.post(ToPackLoader::Reload).await.ok();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let Ok(mut now) = look().await else { return };
+        let Ok(now) = look().await else { return };
+        let Some(mut now) = now else { continue };
         let changed = now.changed_since(&before);
         if changed.is_empty() {
             continue;
@@ -34,10 +41,10 @@ pub(super) async fn watch(home: Home, loader: ActorRef<PackLoader>) {
         for _ in 0..SETTLE_LOOKS {
             tokio::time::sleep(SETTLE).await;
             let Ok(later) = look().await else { return };
-            if later == now {
+            if later.as_ref() == Some(&now) {
                 break;
             }
-            now = later;
+            now = later.unwrap_or(now);
         }
         tracing::info!("files changed: {}", named(&changed));
         match loader.post(ToPackLoader::Reload).await {
