@@ -222,6 +222,8 @@ pub struct Ended {
     pub person: Person,
     /// What is wrong with results that were stored.
     pub broken: Vec<String>,
+    /// Lines that were cut in the middle of parts or pieces.
+    pub cut_in_parts: usize,
     /// What was too large to travel, by its handle.
     pub kept: BTreeMap<String, Kept>,
     /// What happened.
@@ -316,6 +318,7 @@ fn simulate(scenario: &Scenario, shared: Shared) -> Result<Ended, String> {
         ledger: shared.ledger.clone(),
         person,
         broken,
+        cut_in_parts: lock(&shared.lines).cut_in_parts(),
         kept,
         story: shared.story.lines(),
     })
@@ -325,8 +328,9 @@ fn foot_name(index: usize) -> String {
     format!("foot-{index}")
 }
 
-/// All tasks are terminal, all Feet are attached, and no result waits for its acknowledgement.
+/// All tasks are terminal, all Feet are attached, no result waits for its acknowledgement, and what is kept is read.
 fn is_done(shared: &Shared, wanted: usize) -> bool {
+    large::find(shared);
     if shared.shelves.iter().any(|shelf| !lock(shelf).open().is_empty())
         || !lock(&shared.online).iter().all(|online| *online)
         || !lock(&shared.large).is_read()

@@ -76,6 +76,7 @@ struct Tools {
     large: u32,
     ledger: Ledger,
     note: Arc<dyn Fn(String) + Send + Sync>,
+    shared: Shared,
 }
 
 impl ToolHost for Tools {
@@ -83,7 +84,7 @@ impl ToolHost for Tools {
         let (foot, ledger, note) = (self.foot, self.ledger.clone(), Arc::clone(&self.note));
         let one_in = move |many: u32| many > 0 && fastrand::u32(0..many) == 0;
         let asks = one_in(self.asks);
-        let large = self.large;
+        let (large, shared) = (self.large, self.shared.clone());
         Box::pin(async move {
             let step = call.arguments.value()["step"].as_str().unwrap_or("?").to_owned();
             note(format!("runs {step} ({})", call.call_id));
@@ -116,6 +117,7 @@ impl ToolHost for Tools {
             let bytes = large::size(large);
             if bytes > 0 {
                 note(format!("{step} gives {bytes} bytes"));
+                large::cut_within(&shared, foot, bytes);
             }
             Outcome::Done(ToolResult {
                 structured: Some(Raw::from(serde_json::json!({ "step": step, "bytes": bytes }))),
@@ -191,6 +193,7 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
         ledger: shared.ledger.clone(),
         note,
     });
+        shared: shared.clone(),
     let lines = Arc::clone(&shared.lines);
     let parts = Parts {
         client_id: ClientId::parse(&format!("foot_{index}"))?,

@@ -16,6 +16,7 @@ use vance_shared::call::Outcome;
 use vance_shared::ids::BlobHandle;
 use vance_shared::limits::{FRAME_BYTES, MESSAGE_BYTES};
 
+use super::line::End;
 use super::{OWNER, Shared, disk, lock};
 
 /// Between two places in a text that say where they are.
@@ -53,6 +54,16 @@ fn piece(step: &str, from: usize, to: usize) -> String {
     }
     text.truncate(to - first);
     text.split_off(from - first)
+}
+
+/// While there is trouble, the line is often cut in the middle of so many bytes that are about to be sent.
+pub(super) fn cut_within(shared: &Shared, foot: usize, bytes: usize) {
+    if lock(&shared.person).is_calm || fastrand::u32(0..3) == 0 {
+        return;
+    }
+    let after = fastrand::usize(1..bytes.min(MESSAGE_BYTES));
+    shared.story.note(format!("the line of foot {foot} is to be cut after {after} bytes more"));
+    lock(&shared.lines).of(foot, End::Foot).iter().for_each(|control| control.cut_after(after));
 }
 
 /// Something that is kept, as far as it is read.
@@ -139,7 +150,7 @@ pub(super) async fn live(brain: Brain, shared: Shared) {
 }
 
 /// Handles in results that were stored since.
-fn find(shared: &Shared) {
+pub(super) fn find(shared: &Shared) {
     let disk = disk::look(&shared.disk);
     let mut shelf = lock(&shared.large);
     for stored in disk.since(shelf.seen).filter(|event| event.data.get().contains("resource_link")) {
@@ -155,6 +166,10 @@ fn find(shared: &Shared) {
 
 async fn read(brain: &Brain, shared: &Shared, handle: &str) -> Result<(), String> {
     let id = BlobHandle::parse(handle).map_err(|e| e.to_string())?;
+    let keeper = id.client().and_then(|client| client.as_str().strip_prefix("foot_")?.parse().ok());
+    if let (Some(foot), Some(kept)) = (keeper, lock(&shared.large).kept.get(handle)) {
+        cut_within(shared, foot, kept.size - kept.read);
+    }
     loop {
         let (step, size, from) = match lock(&shared.large).kept.get(handle) {
             Some(kept) if !kept.is_done() => (kept.step.clone(), kept.size, kept.read),

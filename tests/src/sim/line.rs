@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -32,7 +33,7 @@ struct Fate {
 
 /// What happens to one end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Control(Arc<Mutex<Fate>>);
+pub(super) struct Control(Arc<Mutex<Fate>>, Arc<AtomicUsize>);
 
 impl Control {
     fn lock(&self) -> MutexGuard<'_, Fate> {
@@ -70,6 +71,7 @@ impl Control {
         let burnt = left == Some(0);
         drop(fate);
         if burnt {
+            self.1.fetch_add(1, Ordering::Relaxed);
             self.cut();
         }
     }
@@ -82,21 +84,26 @@ impl Control {
 
 /// All ends that are open, by Foot.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<(usize, End, Weak<Mutex<Fate>>)>);
+pub(super) struct Lines(Vec<(usize, End, Weak<Mutex<Fate>>)>, Arc<AtomicUsize>);
 
 impl Lines {
     /// A new end.
     pub(super) fn open(&mut self, foot: usize, end: End) -> Control {
         self.0.retain(|(_, _, fate)| fate.strong_count() > 0);
-        let control = Control::default();
+        let control = Control(Arc::default(), Arc::clone(&self.1));
         self.0.push((foot, end, Arc::downgrade(&control.0)));
         control
+    }
+
+    /// Ends that were cut in the middle of what they wrote.
+    pub(super) fn cut_in_parts(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
     }
 
     /// The ends of a Foot's connections.
     pub(super) fn of(&self, foot: usize, end: End) -> Vec<Control> {
         let ends = self.0.iter().filter(|(f, e, _)| *f == foot && *e == end);
-        ends.filter_map(|(_, _, fate)| fate.upgrade().map(Control)).collect()
+        ends.filter_map(|(_, _, fate)| Some(Control(fate.upgrade()?, Arc::clone(&self.1)))).collect()
     }
 }
 

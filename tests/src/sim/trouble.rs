@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use turmoil::Sim;
-use vance_shared::limits::FRAME_BYTES;
 
 use super::brain::STORE;
 use super::foot::STOP;
@@ -32,10 +31,9 @@ enum Kind {
     StrikeBrain,
     Cancel,
     Slow,
-    CutInParts,
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 14] = [
     Kind::Cut,
     Kind::CutUnknownToBrain,
     Kind::CutUnknownToFoot,
@@ -50,14 +48,12 @@ const KINDS: [Kind; 15] = [
     Kind::StrikeBrain,
     Kind::Cancel,
     Kind::Slow,
-    Kind::CutInParts,
 ];
 
 /// Runs that differ in what they are made of find more than runs that all have a bit of everything.
-fn weights(with_large: bool) -> Vec<(Kind, u32)> {
+fn weights() -> Vec<(Kind, u32)> {
     let of = |kind| (kind, if fastrand::u32(0..3) == 0 { 0 } else { fastrand::u32(1..6) });
-    let kinds = KINDS.into_iter().filter(|kind| with_large || *kind != Kind::CutInParts);
-    let weights: Vec<(Kind, u32)> = kinds.map(of).collect();
+    let weights: Vec<(Kind, u32)> = KINDS.into_iter().map(of).collect();
     if weights.iter().all(|(_, weight)| *weight == 0) { vec![(Kind::Cut, 1)] } else { weights }
 }
 
@@ -118,7 +114,7 @@ impl Troubles {
             is_random: scenario.plan.is_empty(),
             tasks: scenario.tasks().map(|task| task.id.clone()).collect(),
             alone: scenario.tasks().filter(|task| task.within.is_none()).map(|task| task.id.clone()).collect(),
-            weights: weights(scenario.large > 0),
+            weights: weights(),
             calm: false,
         }
     }
@@ -223,7 +219,6 @@ impl Troubles {
             Kind::StrikeBrain => self.strike(now, None, &BRAIN_PARTS),
             Kind::Cancel => self.cancel(now),
             Kind::Slow => self.slow(sim, now),
-            Kind::CutInParts => self.cut_in_parts(now, foot),
         }
     }
 
@@ -236,13 +231,6 @@ impl Troubles {
                 if hears { control.cut() } else { control.swallow() }
             }
         }
-    }
-
-    /// Small frames come to so much only after a while.
-    fn cut_in_parts(&mut self, now: Duration, foot: usize) {
-        let bytes = fastrand::usize(FRAME_BYTES / 8..FRAME_BYTES);
-        self.note(now, format!("the line of foot {foot} is cut when it has sent {bytes} bytes more"));
-        lock(&self.shared.lines).of(foot, End::Foot).iter().for_each(|control| control.cut_after(bytes));
     }
 
     /// What the Foot sent arrives long after it has come back on another line.
