@@ -292,17 +292,13 @@ impl Registry {
         self.file.keys().chain(self.server_tools.keys()).chain(clients).cloned().collect()
     }
 
-    /// The three names nearest to a misspelt one.
-    pub fn nearest(&self, view: &SessionView, name: &str) -> Vec<String> {
-        let natives = NATIVE_TOOLS.iter().map(|n| (*n).to_owned());
-        let all: BTreeSet<String> = self
-            .names(view)
-            .iter()
-            .map(|n| n.as_str().to_owned())
-            .chain(view.known.keys().map(|n| n.as_str().to_owned()))
-            .chain(natives)
-            .collect();
-        let mut scored: Vec<(f64, String)> = all.into_iter().map(|n| (strsim::jaro_winkler(name, &n), n)).collect();
+    /// The three names nearest to a misspelt one, of those that may be used.
+    pub fn nearest(&self, view: &SessionView, name: &str, may: impl Fn(&ToolName) -> bool) -> Vec<String> {
+        let natives = NATIVE_TOOLS.iter().filter_map(|n| ToolName::parse(n).ok());
+        let all: BTreeSet<ToolName> =
+            self.names(view).into_iter().chain(view.known.keys().cloned()).chain(natives).collect();
+        let usable = all.into_iter().filter(may).map(|n| n.to_string());
+        let mut scored: Vec<(f64, String)> = usable.map(|n| (strsim::jaro_winkler(name, &n), n)).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         scored.into_iter().take(3).map(|(_, n)| n).collect()
     }

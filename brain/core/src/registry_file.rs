@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vance_shared::doc::{Fields, Node, Problem, Problems, read_yaml};
 use vance_shared::names::{PackName, ToolName};
+use vance_shared::show::quoted;
 
 use crate::engine::OFFLINE_WORDS;
 use crate::spec::{Backing, Location, OfflineStrategy, RegistryEntry, RegistryFile, Side};
@@ -45,14 +46,18 @@ pub fn parse_registry(file: &str, text: &str) -> Result<RegistryFile, Vec<Proble
         return problems.into_result(Some(RegistryFile::new()));
     }
     let mut entries: BTreeMap<ToolName, (RegistryEntry, Lines)> = BTreeMap::new();
+    // Also of entries with mistakes: all that is wrong is said at once.
+    let mut named: BTreeMap<ToolName, u32> = BTreeMap::new();
     for item in items(&node, &problems) {
-        let Some((entry, lines)) = entry(item, &problems) else { continue };
-        if let Some((_, first)) = entries.get(&entry.name) {
-            problems.add(
-                lines.name,
-                format!("the tool `{}` is there twice, first on line {}; remove one", entry.name, first.name),
-            );
-        } else {
+        let (name, entry) = entry(item, &problems);
+        if let Some((name, line)) = name {
+            if let Some(first) = named.get(&name) {
+                problems.add(line, format!("the tool `{name}` is there twice, first on line {first}; remove one"));
+                continue;
+            }
+            named.insert(name, line);
+        }
+        if let Some((entry, lines)) = entry {
             entries.insert(entry.name.clone(), (entry, lines));
         }
     }
@@ -71,7 +76,6 @@ pub fn entry_lines(text: &str) -> BTreeMap<String, u32> {
 
 /// Where an entry says what, for problems between entries.
 struct Lines {
-    name: u32,
     fallback: u32,
 }
 
@@ -95,8 +99,9 @@ fn items<'a>(node: &'a Node, problems: &'a Problems) -> &'a [Node] {
     items
 }
 
-fn entry(node: &Node, problems: &Problems) -> Option<(RegistryEntry, Lines)> {
-    let mut fields = Fields::of(node, "a tool", problems)?;
+/// Its name with the line, and the entry if it has no mistakes.
+fn entry(node: &Node, problems: &Problems) -> (Option<(ToolName, u32)>, Option<(RegistryEntry, Lines)>) {
+    let Some(mut fields) = Fields::of(node, "a tool", problems) else { return (None, None) };
     fields.require("name", "the tool's name");
     fields.require("location", "server, client, both, prefer_server or prefer_client");
     let name = fields.take_parsed("name", ToolName::parse);
@@ -104,6 +109,12 @@ fn entry(node: &Node, problems: &Problems) -> Option<(RegistryEntry, Lines)> {
     let backing = backing(&mut fields, location);
     let description = fields.take_str("description").map(str::to_owned);
     let labels = fields.take_strs("labels", "a list such as [search]").unwrap_or_default();
+    for (label, line) in &labels {
+        if label.is_empty() || label.starts_with('@') || label.chars().any(char::is_whitespace) {
+            let label = quoted(label, 80);
+            problems.add(*line, format!("`labels`: a label is a name without blanks and without `@`, got {label}"));
+        }
+    }
     let labels = labels.into_iter().map(|(label, _)| label.to_owned()).collect();
     let offline_strategy = fields.take_enum("offline_strategy", &OFFLINE_WORDS);
     let fallback_tool = fields.take_parsed("fallback_tool", ToolName::parse);
@@ -114,18 +125,12 @@ fn entry(node: &Node, problems: &Problems) -> Option<(RegistryEntry, Lines)> {
             "`offline_strategy: fallback` of a client tool needs `fallback_tool`, the tool to use instead",
         );
     }
-    let lines = Lines { name: fields.line_of("name"), fallback: fields.line_of("fallback_tool") };
+    let (name_line, lines) = (fields.line_of("name"), Lines { fallback: fields.line_of("fallback_tool") });
     fields.finish();
-    let entry = RegistryEntry {
-        name: name?,
-        location: location?,
-        backing: backing?,
-        description,
-        labels,
-        offline_strategy,
-        fallback_tool,
-    };
-    Some((entry, lines))
+    let named = name.clone().map(|name| (name, name_line));
+    let (Some(name), Some(location), Some(backing)) = (name, location, backing) else { return (named, None) };
+    let entry = RegistryEntry { name, location, backing, description, labels, offline_strategy, fallback_tool };
+    (named, Some((entry, lines)))
 }
 
 fn location(fields: &mut Fields<'_>) -> Option<Location> {

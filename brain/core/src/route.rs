@@ -103,8 +103,15 @@ enum Hop {
 /// `asked`: the task itself named the tool (an alternative need not stand in the task's list).
 fn hop(registry: &Registry, view: &SessionView, wish: &Wish<'_>, name: &ToolName, asked: bool) -> Hop {
     let Some(known) = registry.lookup(view, name) else {
-        let near = registry.nearest(view, name.as_str()).join(", ");
-        let message = format!("unknown tool: {name} (nearest: {near})");
+        let in_sets = |near: &ToolName| {
+            let sides = |known| engine_sides(wish.engine, near, &known);
+            wish.engine.is_none() || registry.lookup(view, near).and_then(sides).is_some()
+        };
+        let near = registry.nearest(view, name.as_str(), in_sets).join(", ");
+        let message = match near.as_str() {
+            "" => format!("unknown tool: {name}"),
+            near => format!("unknown tool: {name} (nearest: {near})"),
+        };
         return Hop::Is(Decision::Fail(Fault::new("unknown_tool", message)));
     };
     let strategy = strategy(wish, &known);

@@ -158,6 +158,22 @@ fn mistakes_are_named_with_their_line() {
             "- {name: a, location: server}\n- name: a\n  location: client",
             vec!["2: the tool `a` is there twice, first on line 1; remove one"],
         ),
+        // Both at once: whoever mends the first mistake does not meet the second one then.
+        (
+            "- {name: a, location: serverr}\n- {name: a, location: client}",
+            vec![
+                "1: `location` is 'serverr', did you mean `server`?",
+                "2: the tool `a` is there twice, first on line 1; remove one",
+            ],
+        ),
+        (
+            "- {name: a, location: client, labels: ['', a b, '@z', fine]}",
+            vec![
+                "1: `labels`: a label is a name without blanks and without `@`, got ''",
+                "1: `labels`: a label is a name without blanks and without `@`, got 'a b'",
+                "1: `labels`: a label is a name without blanks and without `@`, got '@z'",
+            ],
+        ),
         (
             "- {name: a, location: server, descripton: x}",
             vec!["1: unknown field `descripton` in a tool, did you mean `description`?"],

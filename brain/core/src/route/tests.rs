@@ -226,6 +226,15 @@ fn an_unknown_tool_is_named_with_the_three_nearest() {
 }
 
 #[test]
+fn what_is_named_as_nearest_may_be_used_by_the_engine() {
+    let registry = registry(vec![entry("web_search", Location::Server)], &["web_search", "now"]);
+    let engine = engine(&["now"], &[], false);
+    let wish = Wish { engine: Some(&engine), ..Wish::default() };
+    let Decision::Fail(fault) = decide(&registry, &view(vec![]), &wish, &tool("web_serch")) else { panic!() };
+    assert_eq!(fault.message, "unknown tool: web_serch (nearest: now)");
+}
+
+#[test]
 fn a_tool_outside_the_engines_sets_is_unknown_to_it() {
     let engine = engine(&["other"], &[], false);
     let wish = Wish { engine: Some(&engine), ..Wish::default() };
@@ -459,7 +468,8 @@ fn the_names_of_a_server_pack_are_the_servers_while_it_is_down_too() {
 
 #[test]
 fn the_list_of_an_engine_holds_what_it_can_ever_run_with_what_routing_says() {
-    let registry = registry(vec![entry("s", Location::Server), entry("c", Location::Client), entry("b", BOTH_S)], &["s"]);
+    let registry =
+        registry(vec![entry("s", Location::Server), entry("c", Location::Client), entry("b", BOTH_S)], &["s"]);
     let there = view(vec![client("a", true, 1, &["c", "b"])]);
     let shown = |engine: Option<&EngineSpec>| -> Vec<String> {
         let listed = crate::registry::list(&registry, &there, engine);
