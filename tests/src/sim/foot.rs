@@ -192,8 +192,8 @@ pub(super) async fn run(index: usize, shared: Shared) -> turmoil::Result {
         large: shared.one_large_in,
         ledger: shared.ledger.clone(),
         note,
-    });
         shared: shared.clone(),
+    });
     let lines = Arc::clone(&shared.lines);
     let parts = Parts {
         client_id: ClientId::parse(&format!("foot_{index}"))?,
