@@ -183,7 +183,10 @@ fn shard(number: u64) {
         summary::count("runs of tools in them", ended.ledger.all());
         let direct = ended.person.direct.iter().filter(|d| d.told.as_deref() == Some("done")).count();
         summary::count("results in them that were too large to travel, read piece by piece", ended.kept.len());
-        summary::count("lines cut in them in the middle of such results and of large ones that travel in parts", ended.cut_in_parts);
+        summary::count(
+            "lines cut in them in the middle of such results and of large ones that travel in parts",
+            ended.cut_in_parts,
+        );
         summary::count("questions of tools that got a person's answer in them", ended.ledger.heard().len());
         println!("SEED={seed}: over after {:?}, {} runs, {direct} direct calls done", ended.at, ended.ledger.all());
     }
