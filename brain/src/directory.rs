@@ -27,7 +27,14 @@ use crate::rows::{KNOWN_TOOLS, SESSION};
 use crate::store::{Batch, Row, StoreError};
 
 mod asking;
+mod idle;
 mod lending;
+
+pub use idle::Planned;
+use idle::row_of;
+
+/// Revisions of a view that there may be in a millisecond, as a power of two.
+const REVISION_BITS: u32 = 10;
 
 /// Definitions that are kept of one owner's clients.
 const MAX_KNOWN: usize = 10_000;
@@ -335,14 +342,7 @@ impl Directory {
         mode: Mode,
     ) -> Result<Arc<SessionHandle>, Fault> {
         let row = SessionRow { mode, created_at: now_ms(), default: false };
-        let stored = Row {
-            kind: SESSION.into(),
-            key: session_id.to_string(),
-            parent: None,
-            owner: Some(owner.to_owned()),
-            state: None,
-            data: Raw::of(&row).unwrap_or_else(|_| Raw::null()),
-        };
+        let stored = row_of(owner, session_id, &row);
         brain.store.create_row(stored).await.map_err(|e| store_fault(&e))?;
         self.start(brain, session_id, owner.to_owned(), row).await
     }
@@ -367,7 +367,8 @@ impl Directory {
             }),
             refused: ArcSwapOption::empty(),
             news: self.news.clone(),
-            revision: AtomicU64::new(0),
+            // Above those of the same session when it was loaded before.
+            revision: AtomicU64::new(u64::try_from(now_ms()).unwrap_or_default() << REVISION_BITS),
             starts: AtomicU32::new(0),
             looks: AtomicBool::new(false),
         });

@@ -62,7 +62,15 @@ impl Api {
 
     /// POST of a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Value)> {
-        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
+        self.post_with(path, body, &[]).await
+    }
+
+    /// The same with headers.
+    pub async fn post_with(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> anyhow::Result<(u16, Value)> {
+        let mut request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         answer(request.send().await?).await
     }
 

@@ -1,8 +1,10 @@
 //! The main job with real processes: server and client tools, a task that blocks and goes on, cuts, kills.
 #![allow(missing_docs)]
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use vance_tests::api::Api;
 use vance_tests::home::Home;
 use vance_tests::ledger::Ledger;
@@ -225,6 +227,41 @@ async fn a_submission_is_idempotent_by_its_key() -> anyhow::Result<()> {
     let (other, body) =
         api.submit_raw("tasks:\n- id: b\n  steps: [{call: now}]\n", &[("idempotency-key", "k1")]).await?;
     assert_eq!((other, body["error"]["code"].as_str()), (422, Some("idempotency_mismatch")), "{body}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_equal_submissions_at_once_one_tree_and_one_session_stay() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let sessions = async || { anyhow::Ok(api.get("/api/v1/sessions").await?.1["sessions"].as_array().map_or(0, Vec::len)) };
+    let before = sessions().await?;
+    let yaml = "mode: autonomous\ntasks:\n- id: a\n  steps: [{call: now}]\n";
+    let all = futures_util::future::join_all((0..8).map(|_| api.submit_raw(yaml, &[("idempotency-key", "k1")]))).await;
+    let bodies: BTreeSet<String> = all.into_iter().map(|given| given.map(|(_, body)| body.to_string())).collect::<Result<_, _>>()?;
+    assert_eq!(bodies.len(), 1, "{bodies:?}");
+    assert_eq!(sessions().await?, before + 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_durable_call_with_a_key_is_one_task_however_often_it_is_sent() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let call = async |body: Value, key: &str| {
+        api.post_with("/api/v1/tools/now/call", &body, &[("idempotency-key", key)]).await
+    };
+    let (first, one) = call(json!({"durable": true}), "k1").await?;
+    let (second, two) = call(json!({"durable": true}), "k1").await?;
+    assert_eq!((first, second, &one), (202, 202, &two));
+    let (_, other) = call(json!({"durable": true}), "k2").await?;
+    assert_ne!(one["tree_id"], other["tree_id"]);
+    let (status, body) = call(json!({}), "k3").await?;
+    assert_eq!((status, body["error"]["code"].as_str()), (400, Some("bad_idempotency_key")), "{body}");
+    let (status, _) = call(json!({"durable": true, "arguments": {"x": 1}}), "k1").await?;
+    assert_eq!(status, 422, "the key of another call");
     Ok(())
 }
 

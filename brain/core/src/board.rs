@@ -12,6 +12,7 @@ use vance_shared::names::ToolName;
 use crate::spec::RunIf;
 use crate::task::{ChildrenEnd, Input, State, Wait};
 
+mod idle;
 mod limits;
 mod rest;
 mod retry;

@@ -4,7 +4,7 @@
 //! All inputs of a task pass through here, so a task that reports "I wait" while nothing is on its way to it can be dropped
 //! without losing anything; the next input starts it again from the store.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use vance_brain_core::registry::ClientView;
 use vance_brain_core::session::News;
 use vance_brain_core::task::Input;
 use vance_shared::call::Outcome;
-use vance_shared::ids::{CallId, ClientId, TaskId, TreeId};
+use vance_shared::ids::{CallId, ClientId, SessionId, TaskId, TreeId};
 use vance_shared::names::ToolName;
 use vance_shared::wire::{self, Progress};
 use vance_supervise::{
@@ -26,13 +26,14 @@ use crate::hub::Brain;
 use crate::progress::Whose;
 use crate::recovery;
 
+mod idle;
 mod messages;
 mod rest;
 mod retry;
 
 use messages::TaskUp;
 pub use messages::{
-    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Queue, Report, ServerEnded,
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Presences, Queue, Report, ServerEnded,
     ServerToolsChanged, SessionRestarted, Unclaimed,
 };
 use retry::{Asked, Retries};
@@ -66,6 +67,8 @@ pub struct Scheduler {
     revived: HashMap<TaskId, u64>,
     /// Retries that are under way or wait, by tree.
     retries: HashMap<TreeId, Retries>,
+    /// Autonomous sessions that had no tasks when it was looked for such last.
+    idle: BTreeSet<SessionId>,
     names: u64,
 }
 
@@ -82,6 +85,7 @@ impl Scheduler {
             recent_tasks: HashMap::new(),
             revived: HashMap::new(),
             retries: HashMap::new(),
+            idle: BTreeSet::new(),
             names: 0,
         }
     }
@@ -282,6 +286,7 @@ impl Actor for Scheduler {
 
     /// Loads all live trees. Nothing is run here: tasks are only put back to where they stood.
     fn started(&mut self, ctx: &mut Self::Context) {
+        Self::look_for_idle(ctx);
         let load = recovery::live_trees(self.brain.clone());
         ctx.wait(load.into_actor(self).map(|trees, actor, ctx| match trees {
             Ok(trees) => {
@@ -364,6 +369,15 @@ impl Handler<Presence> for Scheduler {
     fn handle(&mut self, Presence { session_id, revision, online }: Presence, _: &mut Self::Context) {
         let orders = self.board.presence(&session_id, revision, online);
         self.follow(orders);
+    }
+}
+
+impl Handler<Presences> for Scheduler {
+    type Result = ();
+    fn handle(&mut self, Presences(all): Presences, ctx: &mut Self::Context) {
+        for presence in all {
+            self.handle(presence, ctx);
+        }
     }
 }
 

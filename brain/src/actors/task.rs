@@ -25,6 +25,7 @@ use vance_shared::trace::TraceContext;
 use vance_shared::wire;
 use vance_supervise::{Actor, ActorFutureExt, AsyncContext, Context, Exit, Handler, Message, WrapFuture};
 
+use reports::Reports;
 use loading::{LoadError, Loaded, load};
 use spans::Spans;
 
@@ -40,14 +41,12 @@ use crate::rows;
 use crate::store::{Batch, StoreError};
 
 mod asks;
+mod reports;
 mod loading;
 mod spans;
 
 /// Pause before a commit is tried again while the store is away: it doubles up to the second value.
 const STORE_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Pause before a scheduler that has no room is told again.
-const SCHEDULER_RETRY: Duration = Duration::from_millis(200);
 
 /// Pause before a session that is being restarted is asked again.
 const SESSION_RETRY: Duration = Duration::from_millis(200);
@@ -98,6 +97,7 @@ pub struct TaskActor {
     backlog: VecDeque<ToTask>,
     spans: Spans,
     /// The question with which it said to wait; none: it has said nothing yet.
+    reports: Reports,
     said_question: Option<Option<QuestionId>>,
 }
 
@@ -115,20 +115,15 @@ impl TaskActor {
             seen: 0,
             backlog: VecDeque::new(),
             spans: Spans::default(),
+            reports: Reports::default(),
             said_question: None,
         }
     }
 
-    /// False: the scheduler did not take it. Then it restarts, but for one that has no room.
-    fn report(&self, report: Report) -> bool {
+    fn report(&self, report: Report) {
         let (seat, handled) = (self.tally.seat, self.tally.handled.load(Relaxed));
         let message = FromTask { task_id: self.task_id.clone(), seat, handled, report };
-        if let Err(refusal) = self.brain.scheduler.tell(message) {
-            // The scheduler is restarting: it rebuilds everything from the store and starts new task actors.
-            tracing::warn!(task_id = %self.task_id, %refusal, "the scheduler did not take a report");
-            return false;
-        }
-        true
+        self.reports.say(&self.brain.scheduler, message);
     }
 
     fn loaded(&mut self, loaded: Result<Loaded, LoadError>, ctx: &mut Context<Self>) {
@@ -293,9 +288,9 @@ impl TaskActor {
 
     /// After the pause it asks for a slot again.
     fn rest(&mut self, pause: Duration, ctx: &mut Context<Self>) {
-        ctx.run_later(pause, |actor, ctx| {
-            if actor.task.as_ref().is_some_and(|task| task.state == State::Running) && !actor.report(Report::Rested) {
-                actor.rest(SCHEDULER_RETRY, ctx);
+        ctx.run_later(pause, |actor, _| {
+            if actor.task.as_ref().is_some_and(|task| task.state == State::Running) {
+                actor.report(Report::Rested);
             }
         });
     }

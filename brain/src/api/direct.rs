@@ -63,6 +63,8 @@ pub struct DirectRequest {
     pub durable: bool,
     /// A question of its server waits for an answer; else it is declined.
     pub asks: bool,
+    /// The same key with the same call is the same task: only for durable calls.
+    pub idempotency_key: Option<String>,
     /// The span of the request.
     pub trace: TraceContext,
 }
@@ -100,6 +102,9 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
     };
     let missing = if request.session.is_some() { Missing::Fault } else { Missing::Create(Mode::Interactive) };
     let session = brain.directory.open(brain, &request.owner, &session_id, missing).await?;
+    if request.idempotency_key.is_some() {
+        return keyed(brain, &request, &session_id).await;
+    }
     let timeout = request.timeout.unwrap_or(brain.config.defaults.call_timeout);
     let published = session.published();
     let registry = brain.registry.load_full();
@@ -129,7 +134,8 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             let (arguments, trace) = (request.arguments.clone(), spans.open(&run));
             let person = about(None).person(&run.call_id);
             let (progress, task_id) = (None, None);
-            let call = ServerCall { call_id, tool, pack, arguments, timeout, trace, task_id, progress, person };
+            let owner = request.owner.clone();
+            let call = ServerCall { call_id, tool, pack, arguments, timeout, owner, trace, task_id, progress, person };
             let outcome = brain.executor.run(call).await;
             let outcome = blobs::within_limits(brain, &run.call_id, &request.owner, outcome).await;
             spans.end(&run, &outcome);
@@ -166,6 +172,15 @@ fn machine(view: &SessionView, client_id: &ClientId) -> String {
 async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
     let tool = &request.tool;
     if !request.durable {
+/// A key is kept with a task: the same call again is the same task, and not another one.
+async fn keyed(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
+    if !request.durable {
+        let message = "Idempotency-Key is for calls with \"durable\": true, which are kept as tasks; this call is not";
+        return Err(ApiError::new(400, "bad_idempotency_key", message));
+    }
+    absent(brain, request, session_id).await
+}
+
         let message = format!(
             "Waiting for Client for Tool: {tool}; no connected client of session {session_id} offers it: connect one, or send \"durable\": true to make it a task that waits"
         );
@@ -189,7 +204,7 @@ async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) 
         owner: request.owner.clone(),
         file: "call".to_owned(),
         text: tree.to_string(),
-        idempotency_key: None,
+        idempotency_key: request.idempotency_key.clone(),
         client: None,
         session: None,
         trace: request.trace,

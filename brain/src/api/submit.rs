@@ -1,6 +1,7 @@
 //! Submission of a task tree: read, checked, stored as a whole, then handed to the scheduler.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ use vance_shared::trace::TraceContext;
 
 use super::ApiError;
 use crate::actors::scheduler::AddTree;
-use crate::directory::{Directory, Missing, SessionHandle};
+use crate::directory::{Directory, Missing, Planned, SessionHandle};
 use crate::hub::{Brain, now_ms};
 use crate::recovery;
 use crate::rows::{self, IDEMPOTENCY, TREE};
@@ -68,9 +69,14 @@ pub async fn submit(brain: &Brain, submission: Submission) -> Result<Submitted, 
     }
     let tree = parse_tree(&submission.file, &submission.text).map_err(|p| invalid(&p))?;
     let engine = engine(brain, tree.engine.as_ref())?;
-    let session = session(brain, &submission, &tree).await?;
-    let new = NewTree::of(brain, &submission, &session, tree, engine.as_ref());
+    let place = place(brain, &submission, &tree).await?;
+    let (made_with_it, new_session) = match &place {
+        Place::There(_) => (None, None),
+        Place::New(planned) => (Some(planned.row.clone()), Some(planned.session_id.clone())),
+    };
+    let new = NewTree::of(brain, &submission, &place, tree, engine.as_ref());
     let mut batch = new.batch();
+    batch.insert.extend(made_with_it);
     if let Some(key) = &key {
         batch.insert.push(key.row(&submission.owner, &new.body));
     }
@@ -90,6 +96,12 @@ pub async fn submit(brain: &Brain, submission: Submission) -> Result<Submitted, 
             }
             return Err(error.into());
         }
+    }
+    if let Some(session_id) = new_session
+        && let Err(fault) = brain.directory.get(brain, &session_id).await
+    {
+        // It is stored with its tree, and is loaded when a task looks for it.
+        tracing::warn!(%session_id, reason = fault.message, "a new session is not loaded yet");
     }
     let registry = brain.registry.load();
     let entries = new.tasks.iter().map(|task| rows::entry(task, &registry)).collect();
@@ -145,18 +157,37 @@ fn engine(brain: &Brain, wanted: Option<&EngineRef>) -> Result<Option<EngineSpec
     }
 }
 
-async fn session(
-    brain: &Brain,
-    submission: &Submission,
-    tree: &TreeSpec,
-) -> Result<std::sync::Arc<SessionHandle>, ApiError> {
+/// The session of a new tree.
+enum Place {
+    There(Arc<SessionHandle>),
+    /// Stored with the tree: of a submission that is not taken nothing stays.
+    New(Planned),
+}
+
+impl Place {
+    fn session_id(&self) -> &SessionId {
+        match self {
+            Self::There(session) => &session.session_id,
+            Self::New(planned) => &planned.session_id,
+        }
+    }
+
+    fn is_autonomous(&self) -> bool {
+        match self {
+            Self::There(session) => session.mode == Mode::Autonomous,
+            Self::New(_) => true,
+        }
+    }
+}
+
+async fn place(brain: &Brain, submission: &Submission, tree: &TreeSpec) -> Result<Place, ApiError> {
     let owner = &submission.owner;
     let session_id = match (tree.session.as_deref().or(submission.session.as_ref().map(SessionId::as_str)), tree.mode) {
         (Some(id), _) => SessionId::parse(id).map_err(|e| ApiError::new(400, "bad_session", e.to_string()))?,
         (None, Mode::Interactive) => Directory::default_id(owner)?,
-        (None, Mode::Autonomous) => SessionId::generate(),
+        (None, Mode::Autonomous) => return Ok(Place::New(brain.directory.plan(brain, owner).await)),
     };
-    Ok(brain.directory.open(brain, owner, &session_id, Missing::Create(tree.mode)).await?)
+    Ok(Place::There(brain.directory.open(brain, owner, &session_id, Missing::Create(tree.mode)).await?))
 }
 
 /// A tree with its ids.
@@ -170,13 +201,7 @@ struct NewTree {
 }
 
 impl NewTree {
-    fn of(
-        brain: &Brain,
-        submission: &Submission,
-        session: &SessionHandle,
-        tree: TreeSpec,
-        engine: Option<&EngineSpec>,
-    ) -> Self {
+    fn of(brain: &Brain, submission: &Submission, place: &Place, tree: TreeSpec, engine: Option<&EngineSpec>) -> Self {
         let (tree_id, at, trace) = (TreeId::generate(), now_ms(), submission.trace);
         let ids: HashMap<String, TaskId> = tree.tasks.iter().map(|t| (t.id.clone(), TaskId::generate())).collect();
         // Ids sort in the order of the file, so that lists do too.
@@ -193,14 +218,14 @@ impl NewTree {
                 Some(Head {
                     task_id: of(&spec.id)?,
                     tree_id: tree_id.clone(),
-                    session_id: session.session_id.clone(),
+                    session_id: place.session_id().clone(),
                     owner: submission.owner.clone(),
                     parent: spec.parent.as_ref().and_then(of),
                     has_children: parents.contains(&spec.id),
                     depends_on: spec.depends_on.iter().filter_map(of).collect(),
                     spec: spec.clone(),
                     engine: engine.cloned(),
-                    autonomous: session.mode == Mode::Autonomous || tree.mode == Mode::Autonomous,
+                    autonomous: place.is_autonomous() || tree.mode == Mode::Autonomous,
                     submitted_by: submission.client.clone(),
                     trace,
                 })
@@ -208,7 +233,7 @@ impl NewTree {
             .collect();
         let (mut tasks, mut events) = (Vec::with_capacity(heads.len()), Vec::with_capacity(heads.len()));
         for head in heads {
-            let fault = contradiction(brain, session, &head);
+            let fault = contradiction(brain, place, &head);
             let mut task = Task::new(head.clone(), at);
             let mut of_task = vec![Event::Submitted(head)];
             if let Some(error) = fault {
@@ -219,8 +244,8 @@ impl NewTree {
             tasks.push(task);
             events.push(of_task);
         }
-        let body = json!({"tree_id": tree_id, "session_id": session.session_id, "tasks": body_tasks});
-        let session_id = session.session_id.clone();
+        let body = json!({"tree_id": tree_id, "session_id": place.session_id(), "tasks": body_tasks});
+        let session_id = place.session_id().clone();
         Self { tree_id, session_id, at, tasks, events, body }
     }
 
@@ -251,11 +276,18 @@ impl NewTree {
 }
 
 /// Facts of a task that can never go together: it fails at once, with both named.
-fn contradiction(brain: &Brain, session: &SessionHandle, head: &Head) -> Option<Fault> {
+fn contradiction(brain: &Brain, place: &Place, head: &Head) -> Option<Fault> {
     let registry = brain.registry.load();
-    let published = session.published();
+    let published;
+    let view = match place {
+        Place::There(session) => {
+            published = session.published();
+            &published.view
+        }
+        Place::New(planned) => &planned.view,
+    };
     head.spec.steps.iter().find_map(|step| {
-        let known = registry.lookup(&published.view, &step.call)?;
+        let known = registry.lookup(view, &step.call)?;
         contradicts(&known, head.spec.execution_target, head.engine.as_ref(), &step.call)
     })
 }

@@ -10,7 +10,7 @@ use vance_brain_core::spec::Mode;
 use vance_shared::ids::SessionId;
 
 use super::{Directory, Published, SessionHandle};
-use crate::actors::scheduler::{Presence, online};
+use crate::actors::scheduler::{Presence, Presences, online};
 use crate::hub::Brain;
 
 impl SessionHandle {
@@ -54,7 +54,9 @@ impl Directory {
         let published = lender.published();
         let own = published.view.clients.get(..published.own).unwrap_or_default();
         let borrowers = self.borrowers.get(&lender.owner).map(|b| b.clone()).unwrap_or_default();
-        borrowers.iter().filter(|session| !lend(brain, lender, own, session)).count() == 0
+        let told: Vec<Presence> = borrowers.iter().map(|session| lend(lender, own, session)).collect();
+        // One message: a thousand of them, said again until each has found room, would leave room for nothing else.
+        told.is_empty() || brain.scheduler.tell(Presences(told)).is_ok()
     }
 
     /// A session that was just made or loaded: it borrows what is there.
@@ -66,7 +68,7 @@ impl Directory {
         for lender in self.loaded().iter().filter(|lender| lender.lends_to(session)) {
             let published = lender.published();
             let own = published.view.clients.get(..published.own).unwrap_or_default();
-            if !own.is_empty() && !lend(brain, lender, own, session) {
+            if !own.is_empty() && brain.scheduler.tell(lend(lender, own, session)).is_err() {
                 // It reads all views when it is back.
                 tracing::warn!(session_id = %session.session_id, "the scheduler did not take a view");
             }
@@ -74,8 +76,8 @@ impl Directory {
     }
 }
 
-fn lend(brain: &Brain, lender: &SessionHandle, clients: &[ClientView], session: &SessionHandle) -> bool {
+fn lend(lender: &SessionHandle, clients: &[ClientView], session: &SessionHandle) -> Presence {
     let revision = session.borrow_from(&lender.session_id, clients);
     let online = online(&session.published().view.clients);
-    brain.scheduler.tell(Presence { session_id: session.session_id.clone(), revision, online }).is_ok()
+    Presence { session_id: session.session_id.clone(), revision, online }
 }

@@ -258,9 +258,10 @@ pub(super) async fn call(
     ApiCaller(who): ApiCaller,
     Segment(tool): Segment,
     Within(trace): Within,
+    headers: HeaderMap,
     Text(text): Text,
 ) -> Answer {
-    call_tool(&app, who, tool, trace, &text).await
+    call_tool(&app, who, tool, trace, (&headers, &text)).await
 }
 
 /// The same for a request whose path is read already.
@@ -270,12 +271,18 @@ pub(super) async fn call_straight(app: &Arc<App>, tool: String, request: http::R
         let ApiCaller(who) = ApiCaller::from_request_parts(&mut parts, &()).await?;
         let trace = parts.extensions.get().copied().unwrap_or_else(TraceContext::root);
         let Text(text) = Text::of(&parts.headers, body).await?;
-        call_tool(app, who, tool, trace, &text).await
+        call_tool(app, who, tool, trace, (&parts.headers, &text)).await
     };
     answer.await.into_response()
 }
 
-async fn call_tool(app: &App, who: Principal, tool: String, trace: TraceContext, text: &str) -> Answer {
+async fn call_tool(
+    app: &App,
+    who: Principal,
+    tool: String,
+    trace: TraceContext,
+    (headers, text): (&HeaderMap, &str),
+) -> Answer {
     let body = CallBody::read(text)?;
     let request = DirectRequest {
         owner: who.name.to_string(),
@@ -287,6 +294,7 @@ async fn call_tool(app: &App, who: Principal, tool: String, trace: TraceContext,
         timeout: body.timeout.map(|Timeout(timeout)| timeout),
         durable: body.durable.unwrap_or(false),
         asks: body.ask.or(body.durable).unwrap_or(false),
+        idempotency_key: header(headers, "idempotency-key")?.map(str::to_owned),
         trace,
     };
     // A caller who goes away cancels its call, unless it wanted the call to outlive it.

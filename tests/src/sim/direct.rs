@@ -61,6 +61,7 @@ async fn one(brain: Brain, shared: Shared) {
         timeout: Some(Duration::from_secs(fastrand::u64(3..60))),
         durable: false,
         asks: false,
+        idempotency_key: None,
         trace: TraceContext::root(),
     };
     // Callers hang up.

@@ -54,6 +54,10 @@ impl ClientIndex {
 }
 
 impl SessionIndex {
+    pub(super) fn clients(self) -> Vec<ClientId> {
+        self.online.into_keys().collect()
+    }
+
     fn has(&self, wait: &Wait, wake_on: &[ToolName]) -> bool {
         match wait {
             Wait::Client { .. } => self.online.values().any(|offer| wake_on.iter().any(|t| offer.contains(t))),
@@ -196,14 +200,7 @@ impl Board {
                 }
             }
         }
-        for client_id in session.online.keys().filter(|client_id| !online.contains_key(*client_id)) {
-            if let Some(client) = self.clients.get_mut(client_id) {
-                client.online_in.remove(session_id);
-                if client.waiting.is_empty() && client.online_in.is_empty() {
-                    self.clients.remove(client_id);
-                }
-            }
-        }
+        let gone: Vec<ClientId> = session.online.keys().filter(|id| !online.contains_key(*id)).cloned().collect();
         (session.revision, session.online) = (revision, online);
         // What came between the board's last view and this one may have been missed: a client that left and came back.
         let ahead = std::mem::take(&mut session.ahead);
@@ -218,12 +215,25 @@ impl Board {
                 woken.insert(node.park_order, id);
             }
         }
+        self.left(session_id, gone);
         for id in woken.values() {
             self.wake(id, session_id);
         }
         let mut out = Vec::new();
         self.fill_slots(&mut out);
         out
+    }
+
+    /// Clients are in a session no more.
+    pub(super) fn left(&mut self, session_id: &SessionId, gone: Vec<ClientId>) {
+        for client_id in gone {
+            if let Some(client) = self.clients.get_mut(&client_id) {
+                client.online_in.remove(session_id);
+                if client.waiting.is_empty() && client.online_in.is_empty() {
+                    self.clients.remove(&client_id);
+                }
+            }
+        }
     }
 
     /// The server's tools changed: whoever waits for a client with a tool that this may concern looks again.

@@ -200,6 +200,8 @@ impl Turn<'_> {
                 self.event(Event::Skipped { reason: format!("no client for tool: {tool}") });
                 self.effect(Effect::Ended);
             }
+            // Nothing ran, and what is away may be back by then.
+            Routed::Fault(error) if error.code == "server_unavailable" => self.attempt_failed(error),
             Routed::Fault(error) => self.fail(error),
         }
     }
@@ -318,6 +320,10 @@ impl Turn<'_> {
             self.fail(error);
             return;
         }
+        self.attempt_failed(error);
+    }
+
+    fn attempt_failed(&mut self, error: Fault) {
         let attempt = self.task.failed_attempts + 1;
         let retry = self.task.head.spec.retry;
         if attempt >= retry.max_attempts {

@@ -379,6 +379,26 @@ fn a_failed_step_is_tried_again_with_a_new_id_and_growing_pauses() {
 }
 
 #[test]
+fn a_server_that_is_away_costs_an_attempt_and_not_the_task() {
+    let away = || Input::Routed(Routed::Fault(Fault::new("server_unavailable", "server pack 'x' failed")));
+    for (max_attempts, paused) in [(1, 0), (3, 2)] {
+        let retry = Retry { max_attempts, ..many() };
+        let mut story = Story::of(TaskSpec { retry, ..spec(1) });
+        assert_eq!(story.say(Input::Start).effects, [Effect::Route]);
+        for n in 0..paused {
+            assert_eq!(story.say(away()).effects, [Effect::LookAgain(Duration::from_secs(1 << n))]);
+            assert_eq!(story.say(Input::Start).effects, [Effect::Route], "nothing ran: also an unsafe one goes again");
+        }
+        assert_eq!(story.say(away()).effects, [Effect::Ended]);
+        assert_eq!(story.task.error.clone().unwrap().code, "server_unavailable");
+    }
+    let mut story = Story::of(TaskSpec { retry: many(), ..spec(1) });
+    story.say(Input::Start);
+    let hopeless = Fault::new("unknown_tool", "no");
+    assert_eq!(story.say(Input::Routed(Routed::Fault(hopeless))).effects, [Effect::Ended], "that does not become better");
+}
+
+#[test]
 fn what_was_stopped_on_its_way_is_repeated_only_if_that_is_safe() {
     let stopped = [Outcome::failed("timeout", "too long"), Outcome::Cancelled { reason: "stopped".into() }];
     let failed = Outcome::failed("exit", "1");

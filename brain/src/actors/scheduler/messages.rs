@@ -32,7 +32,7 @@ pub struct Command {
 }
 
 /// Message: a task says how it stands.
-#[derive(Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub struct FromTask {
     /// Which task.
@@ -46,7 +46,7 @@ pub struct FromTask {
 }
 
 /// How a task stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Report {
     /// It waits; nothing will happen without an input.
     Parked {
@@ -138,6 +138,11 @@ pub struct Presence {
     /// Clients and their tools.
     pub online: HashMap<ClientId, Offer>,
 }
+
+/// Message: the same of several sessions. One message, however many sessions a client is seen in: it is taken as a whole or not at all.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Presences(pub Vec<Presence>);
 
 /// Message: a session's actor began anew; calls that it had out are suspended.
 #[derive(Message)]
