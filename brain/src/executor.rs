@@ -20,6 +20,9 @@ use vance_shared::trace::TraceContext;
 
 use crate::builtin::{BuiltinCall, Builtins};
 use crate::questions::Questions;
+use turns::Turns;
+
+mod turns;
 
 /// While a pack starts, how often a waiting call looks again.
 const START_POLL: Duration = Duration::from_millis(50);
@@ -40,6 +43,8 @@ pub struct ServerCall {
     pub arguments: Raw,
     /// Deadline.
     pub timeout: Duration,
+    /// Whose call it is: principals take turns at a pack.
+    pub owner: String,
     /// The span of the call.
     pub trace: TraceContext,
     /// The task that calls.
@@ -57,6 +62,8 @@ struct Seat {
     handle: McpHandle,
     /// Its calls that run.
     calls: TaskTracker,
+    /// Who may call it next.
+    turns: Turns,
 }
 
 /// Cheap to clone. The maps are shared because calls run on the I/O runtime and cancels come from actors.
@@ -87,7 +94,8 @@ impl Executor {
 
     /// A pack is there: the server of its `start`.
     pub fn seat_pack(&self, name: &str, start: u64, handle: McpHandle) {
-        self.packs.insert(name.to_owned(), Some(Seat { start, handle, calls: TaskTracker::new() }));
+        self.packs
+            .insert(name.to_owned(), Some(Seat { start, handle, calls: TaskTracker::new(), turns: Turns::default() }));
     }
 
     /// A pack is there no more. Gives its calls.
@@ -172,11 +180,11 @@ impl Executor {
     /// Waits for a pack that starts or is replaced, within the call's deadline; nothing has run until it is up.
     async fn in_pack(&self, pack: &str, call: ServerCall, cancel: CancellationToken) -> Outcome {
         let deadline = Instant::now() + call.timeout;
-        let (handle, running) = loop {
+        let (handle, running, turns) = loop {
             let over = Instant::now() >= deadline;
             match self.place(pack) {
                 None => return Outcome::failed("unavailable", format!("there is no server pack '{pack}'")),
-                Some(Some((handle, running))) if over || !starts(&handle) => break (handle, running),
+                Some(Some((handle, running, turns))) if over || !starts(&handle) => break (handle, running, turns),
                 Some(None) if over => {
                     let text = format!("server pack '{pack}' is being replaced and was not there in time; try again");
                     return Outcome::failed("unavailable", text);
@@ -188,19 +196,32 @@ impl Executor {
                 () = tokio::time::sleep(START_POLL) => {}
             }
         };
+        let turn = tokio::select! {
+            turn = turns.take(&call.owner) => turn,
+            () = cancel.cancelled() => return Outcome::Cancelled { reason: "cancelled before it began".to_owned() },
+            () = tokio::time::sleep_until(deadline) => None,
+        };
+        let Some(turn) = turn else {
+            let text = format!(
+                "server pack '{pack}' was busy with other calls until the time of this one was over; nothing ran"
+            );
+            return Outcome::failed("busy", text);
+        };
         let timeout = deadline.saturating_duration_since(Instant::now()).max(START_POLL);
         let ServerCall { call_id, tool, arguments, trace, progress, person, .. } = call;
         let cap = timeout.saturating_mul(PROGRESS_CAP);
         let request = CallRequest { call_id, tool, arguments, timeout, cap, trace, cancel, progress, person };
         let outcome = handle.call(request).await;
-        drop(running);
+        drop((running, turn));
         outcome
     }
 
     /// Where a pack's calls go, and the mark that one of them runs; `Some(None)`: it will come.
-    fn place(&self, pack: &str) -> Option<Option<(McpHandle, TaskTrackerToken)>> {
+    fn place(&self, pack: &str) -> Option<Option<(McpHandle, TaskTrackerToken, Turns)>> {
         // Marked while the place is held: whoever takes it away sees the mark.
-        self.packs.get(pack).map(|seat| seat.as_ref().map(|seat| (seat.handle.clone(), seat.calls.token())))
+        self.packs
+            .get(pack)
+            .map(|seat| seat.as_ref().map(|seat| (seat.handle.clone(), seat.calls.token(), seat.turns.clone())))
     }
 }
 

@@ -25,8 +25,8 @@ use vance_shared::trace::TraceContext;
 use vance_shared::wire;
 use vance_supervise::{Actor, ActorFutureExt, AsyncContext, Context, Exit, Handler, Message, WrapFuture};
 
-use reports::Reports;
 use loading::{LoadError, Loaded, load};
+use reports::Reports;
 use spans::Spans;
 
 use super::scheduler::{FromTask, Report, ServerEnded};
@@ -41,8 +41,8 @@ use crate::rows;
 use crate::store::{Batch, StoreError};
 
 mod asks;
-mod reports;
 mod loading;
+mod reports;
 mod spans;
 
 /// Pause before a commit is tried again while the store is away: it doubles up to the second value.
@@ -325,6 +325,7 @@ impl TaskActor {
                     pack,
                     arguments: call.arguments,
                     timeout: Duration::from_millis(call.timeout_ms),
+                    owner: task.head.owner.clone(),
                     trace,
                     task_id: Some(self.task_id.clone()),
                     progress: Some(progress),

@@ -172,14 +172,19 @@ fn machine(view: &SessionView, client_id: &ClientId) -> String {
 async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
     let tool = &request.tool;
     if !request.durable {
-/// A key is kept with a task: the same call again is the same task, and not another one.
-async fn keyed(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
-    if !request.durable {
-        let message = "Idempotency-Key is for calls with \"durable\": true, which are kept as tasks; this call is not";
-        return Err(ApiError::new(400, "bad_idempotency_key", message));
-    }
-    absent(brain, request, session_id).await
-}
+        /// A key is kept with a task: the same call again is the same task, and not another one.
+        async fn keyed(
+            brain: &Brain,
+            request: &DirectRequest,
+            session_id: &SessionId,
+        ) -> Result<DirectAnswer, ApiError> {
+            if !request.durable {
+                let message =
+                    "Idempotency-Key is for calls with \"durable\": true, which are kept as tasks; this call is not";
+                return Err(ApiError::new(400, "bad_idempotency_key", message));
+            }
+            absent(brain, request, session_id).await
+        }
 
         let message = format!(
             "Waiting for Client for Tool: {tool}; no connected client of session {session_id} offers it: connect one, or send \"durable\": true to make it a task that waits"

@@ -53,7 +53,7 @@ them at once. Through SSH a browser elsewhere reaches this machine with `ssh -L 
 const SECRET_EXAMPLES: &str = "\
 Examples:
   vance-brain secret set JIRA_TOKEN                 asks for the value, without showing it
-  vance-brain secret set JIRA_TOKEN < token.txt     from standard input; one line break at its end is left out
+  vance-brain secret set JIRA_TOKEN < token.txt     from standard input, less one line break
   vance-brain secret list
   vance-brain secret rm JIRA_TOKEN
   vance-brain secret rotate                         another master key; no value changes
@@ -68,8 +68,8 @@ Examples:
   vance-brain token list
   vance-brain token revoke alice
 
-A running Brain takes new tokens at once. Each name has its own sessions and tasks, which nobody else sees. Revoking ends open lines
-and event streams; a new token of the same name finds the sessions again.
+A running Brain takes new tokens at once. Each name has its own sessions and tasks, which nobody else sees. Revoking ends open lines,
+event streams and running calls; a new token of the same name finds the sessions again.
 Scopes: foot (offer a machine's tools), api (tasks, sessions, calls, events), mcp (the MCP endpoint), admin (metrics).";
 
 /// Runs task trees and routes every tool call.
@@ -119,6 +119,7 @@ pub(super) enum Command {
 #[derive(Debug, Subcommand)]
 pub(super) enum OAuthCommand {
     /// Log in to the server of a pack
+    #[command(after_help = OAUTH_EXAMPLES)]
     Login(LoginArgs),
 }
 
@@ -142,6 +143,9 @@ pub(super) struct LoginArgs {
 #[derive(Debug, Subcommand)]
 pub(super) enum SecretCommand {
     /// Set a secret, from standard input
+    #[command(
+        after_help = "Examples:\n  vance-brain secret set JIRA_TOKEN\n  vance-brain secret set JIRA_TOKEN < token.txt"
+    )]
     Set {
         /// 1 to 64 of [A-Za-z0-9_.-]
         name: String,
@@ -149,8 +153,10 @@ pub(super) enum SecretCommand {
         home: HomeArgs,
     },
     /// Names and days; never the values
+    #[command(after_help = "Examples:\n  vance-brain secret list\n  vance-brain secret list --json | jq .")]
     List(HomeArgs),
     /// Remove a secret
+    #[command(after_help = "Examples:\n  vance-brain secret rm JIRA_TOKEN")]
     Rm {
         /// Which
         name: String,
@@ -158,12 +164,16 @@ pub(super) enum SecretCommand {
         home: HomeArgs,
     },
     /// Take another master key
+    #[command(after_help = "Examples:\n  vance-brain secret rotate")]
     Rotate(HomeArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
     /// Make a token and print it, alone on its line
+    #[command(
+        after_help = "Examples:\n  vance-brain token new --name alice\n  vance-brain token new --name dashboard --scope api,admin > token.txt"
+    )]
     New {
         /// Whose it is: 1 to 64 of [A-Za-z0-9_.-]
         #[arg(long)]
@@ -175,8 +185,10 @@ pub(super) enum TokenCommand {
         home: HomeArgs,
     },
     /// Names, scopes and days; never the tokens
+    #[command(after_help = "Examples:\n  vance-brain token list\n  vance-brain token list --json | jq .tokens")]
     List(HomeArgs),
     /// End a token, and what it opened
+    #[command(after_help = "Examples:\n  vance-brain token revoke alice")]
     Revoke {
         /// Which
         name: String,
@@ -235,6 +247,9 @@ mod tests {
         assert!(examples(&command));
         for sub in command.get_subcommands() {
             assert!(sub.get_about().is_some() && examples(sub), "{}", sub.get_name());
+            for inner in sub.get_subcommands() {
+                assert!(inner.get_about().is_some() && examples(inner), "{} {}", sub.get_name(), inner.get_name());
+            }
         }
     }
 

@@ -123,6 +123,49 @@ fn revoking_ends_the_line_and_the_stream_and_nobody_elses() {
     });
 }
 
+#[test]
+fn revoking_ends_the_calls_that_the_token_runs() {
+    in_world(async |world| {
+        let alice = world.named("alice", &ALL_BUT_ADMIN);
+        let mut offers = hello(&[]);
+        offers["available_tools"] = json!([{"name": "slow", "type": "client"}]);
+        let (mut hers, welcome) = client(world, &alice, offers).await;
+        assert_eq!(welcome["type"], "welcome", "{welcome}");
+        let request = world.anyone("POST", "/api/v1/tools/slow/call").token(&alice).body(r#"{"timeout": "60s"}"#);
+        let call = tokio::spawn(request.send());
+        loop {
+            let frame = timeout(Duration::from_secs(10), hers.next()).await.expect("the call").unwrap().unwrap();
+            if frame.to_text().is_ok_and(|text| text.contains("\"call\"")) {
+                break;
+            }
+        }
+        world.revoke("alice");
+        let answer = timeout(Duration::from_secs(10), call).await.expect("an answer at once").unwrap();
+        assert_eq!(answer.said(), "401 unauthorized", "{}", answer.message());
+    });
+}
+
+#[test]
+fn one_token_cannot_take_all_event_streams() {
+    in_world(async |world| {
+        let mut hers = Vec::new();
+        for _ in 0..crate::http::MAX_OWN_EVENT_STREAMS {
+            hers.push(Reader::open(world.anyone("GET", "/api/v1/events").token(&world.other)).await);
+        }
+        let more = world.anyone("GET", "/api/v1/events").token(&world.other).send().await;
+        assert!(more.said() == "429 busy" && more.message().contains("'other'"), "{}", more.message());
+        Reader::open(world.ask("GET", "/api/v1/events")).await;
+        drop(hers);
+        // A place comes back when the Brain has seen that its reader is gone.
+        let again = async {
+            while world.anyone("GET", "/api/v1/events?after=x").token(&world.other).send().await.status == 429 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), again).await.expect("a place");
+    });
+}
+
 /// The code of the close that comes next.
 async fn closed<S>(socket: &mut tokio_tungstenite::WebSocketStream<S>) -> u16
 where
