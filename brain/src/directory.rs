@@ -1,7 +1,7 @@
 //! Sessions by id: who owns each, its actor, and the view that everybody reads. Shared maps, because every request and every
 //! task looks here; what a session decides stays with its actor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -140,6 +140,8 @@ pub struct Directory {
     known: DashMap<String, Known>,
     /// Autonomous sessions by owner: they see the clients of the owner's other sessions.
     borrowers: DashMap<String, Vec<Arc<SessionHandle>>>,
+    /// The sessions that a session's clients name, by that session.
+    lends: DashMap<SessionId, BTreeSet<SessionId>>,
     news: Desk,
     supervisor: SupervisorRef,
     /// One at a time makes or loads a session: two must not start two actors for one id.
@@ -184,6 +186,7 @@ impl Directory {
             lives: DashMap::new(),
             known: DashMap::new(),
             borrowers: DashMap::new(),
+            lends: DashMap::new(),
             news: Desk::default(),
             supervisor,
             opening: tokio::sync::Mutex::new(()),

@@ -22,7 +22,7 @@ use vance_shared::call::Fault;
 use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{
-    FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, SOCKET_BUFFER_BYTES,
+    ALSO_SESSIONS,     FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, SOCKET_BUFFER_BYTES,
     SOCKET_WRITE_BYTES,
 };
 use vance_shared::show;
@@ -199,6 +199,13 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
     };
     let missing = Missing::Create(Mode::Interactive);
     let session = brain.directory.open(brain, owner, &session_id, missing).await.map_err(of_fault)?;
+    if hello.also_sessions.len() > ALSO_SESSIONS {
+        let message = format!("also_sessions has {} sessions, at most {ALSO_SESSIONS} are served", hello.also_sessions.len());
+        return Err(Refusal::new(CLOSE_FORBIDDEN, "too_many_sessions", message));
+    }
+    for also in &hello.also_sessions {
+        brain.directory.open(brain, owner, also, Missing::Create(Mode::Interactive)).await.map_err(of_fault)?;
+    }
     let client_id = hello.client_id.unwrap_or_else(ClientId::generate);
     let unavailable = |e: &dyn std::fmt::Display| {
         Refusal::new(CLOSE_DRAINING, "unavailable", format!("the Brain cannot take a client now: {e}; reconnect"))
@@ -229,6 +236,7 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
         machine,
         client_type: short(&hello.client_type),
         working_dir: hello.working_dir.as_deref().map(short),
+        also: hello.also_sessions.into_iter().filter(|also| *also != session_id).collect(),
     };
     tracing::info!(%client_id, %session_id, epoch, name = info.name, "client connected");
     let attach = Attach {

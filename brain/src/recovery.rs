@@ -121,7 +121,8 @@ pub async fn all_rows(brain: &Brain, filter: Filter) -> Result<Vec<Row>, StoreEr
     loop {
         let after_key = out.last().map(|row| row.key.clone()).or_else(|| filter.after_key.clone());
         let page = brain.store.rows(TASK, Filter { after_key, limit: Some(MAX_PAGE), ..filter.clone() }).await?;
-        let full = page.len() == MAX_PAGE;
+        // A slim page ends before its limit once it is large.
+        let full = page.len() == MAX_PAGE || (filter.slim && !page.is_empty());
         out.extend(page);
         if !full {
             return Ok(out);

@@ -261,6 +261,8 @@ struct View<'a> {
     depends_on: &'a [TaskId],
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_to: Option<BoundView<'a>>,
     state: &'static str,
     blocked_reason: Option<String>,
     question: Option<QuestionView<'a>>,
@@ -273,6 +275,22 @@ struct View<'a> {
     created_at: String,
     updated_at: String,
     calls: Vec<CallView<'a>>,
+}
+
+/// The client that alone goes on with a task, in the API's shape.
+#[derive(Serialize)]
+struct BoundView<'a> {
+    client_id: &'a ClientId,
+    machine: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_dir: Option<&'a str>,
+}
+
+/// While it waits for a client.
+fn bound(task: &Task) -> Option<BoundView<'_>> {
+    let waits = matches!(task.wait, Some(Wait::Client { .. } | Wait::Suspended { .. }));
+    let client_id = task.served_by().filter(|_| waits && !task.head.spec.any_client)?;
+    Some(BoundView { client_id, machine: task.served_on().unwrap_or_default(), working_dir: task.works_in() })
 }
 
 /// A question that a task waits with, in the API's shape.
@@ -337,6 +355,7 @@ fn view(task: &Task) -> Raw {
         goal: &task.head.spec.goal,
         depends_on: &task.head.depends_on,
         client: task.head.spec.client.as_deref(),
+        bound_to: bound(task),
         state: task.state.word(),
         blocked_reason: task.blocked_reason(),
         question: task.question.as_ref().map(|Asking { question, asked_at }| QuestionView {

@@ -121,7 +121,16 @@ pub struct Filter {
     pub descending: bool,
     /// At most this many; `None`: [`DEFAULT_PAGE`]. Never more than [`MAX_PAGE`].
     pub limit: Option<usize>,
+    /// For lists: a row of more than [`SLIM_BYTES`] comes without its `view.output` (`view.output_bytes` says how large that is), and an
+    /// answer ends once it has [`SLIM_PAGE_BYTES`].
+    pub slim: bool,
 }
+
+/// A row of a list that is larger comes without its output: that of one task is up to 16 MiB, a list has up to ten thousand.
+pub const SLIM_BYTES: usize = 64 * 1024;
+
+/// Bytes of a list, but for its last row.
+pub const SLIM_PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where a batch's events are: `first_seq..=last_seq`. Without events the range is empty (`first_seq` = `last_seq` + 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

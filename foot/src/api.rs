@@ -18,8 +18,8 @@ mod follow;
 mod sse;
 mod types;
 
-pub use error::{ApiError, Problem};
 pub(crate) use error::cure as tls_cure;
+pub use error::{ApiError, Problem};
 pub use follow::{Follow, Notice};
 pub use types::{
     Bound, Call, CallOutput, CallRequest, Called, Client, Event, OpenQuestion, Questions, RefusedTool, Resolve,
@@ -215,8 +215,9 @@ impl Brain {
     }
 
     /// Runs a failed task again.
-    pub async fn retry(&self, id: &TaskId) -> Result<Raw, ApiError> {
-        self.post(&["tasks", id.as_str(), "retry"], &serde_json::json!({})).await
+    pub async fn retry(&self, id: &TaskId, any_client: bool) -> Result<Raw, ApiError> {
+        let body = if any_client { serde_json::json!({ "any_client": true }) } else { serde_json::json!({}) };
+        self.post(&["tasks", id.as_str(), "retry"], &body).await
     }
 
     /// Decides an unknown outcome.

@@ -85,6 +85,9 @@ pub async fn execute(
         Ok(exit) => exit,
         Err(failure) => {
             context.screen.failure(&failure);
+            if let (Failure::Api(_), Some(unused)) = (&failure, context.environment.unused_home.clone()) {
+                context.screen.remark(&format!("vancetope: {unused}"));
+            }
             if let (Failure::Api(error), false) = (&failure, context.screen.json)
                 && let Some(hint) = context.environment.to_unset(error)
             {

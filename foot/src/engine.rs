@@ -68,6 +68,8 @@ pub struct FootConfig {
     pub token: TokenSource,
     /// Attach to this session instead of the default one.
     pub session: Option<SessionId>,
+    /// Serve these sessions, too.
+    pub also_sessions: Vec<SessionId>,
     /// Make a new session and attach to it.
     pub new_session: bool,
     /// A name for people; without one the machine's.

@@ -16,6 +16,8 @@ pub const PART_BYTES: usize = 128 * 1024;
 pub const BLOBS_BYTES: u64 = 256 * 1024 * 1024;
 /// One piece of what is kept: with its base64 a third of a frame, and a moment of a slow line.
 pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
+/// Sessions that one client serves besides the one that it is attached to: a person's projects.
+pub const ALSO_SESSIONS: usize = 64;
 /// Read buffer of a socket: ten thousand idle sockets cost 40 MiB, not 1.3 GiB.
 pub const SOCKET_BUFFER_BYTES: usize = 4 * 1024;
 /// Unsent bytes of a socket before it counts as stuck.

@@ -64,14 +64,18 @@ mod tests {
         assert_eq!(ascii("a\u{1b}\u{202e}é"), "a\\x1b\\u{202e}\\u{e9}");
         assert_eq!(quoted("abcdef", 3), "'abc...'");
         // C1, soft hyphen, joiners, directions, line and paragraph, no-break, isolates, mark of byte order, tags, private use.
-        for c in "\u{7f}\u{85}\u{9b}\u{ad}\u{200d}\u{200e}\u{2028}\u{2029}\u{a0}\u{2066}\u{2069}\u{feff}\u{e0041}\u{e000}".chars() {
+        for c in
+            "\u{7f}\u{85}\u{9b}\u{ad}\u{200d}\u{200e}\u{2028}\u{2029}\u{a0}\u{2066}\u{2069}\u{feff}\u{e0041}\u{e000}"
+                .chars()
+        {
             assert_eq!(plain(&c.to_string()).chars().next(), Some('\\'), "{c:?}");
         }
     }
 
     #[test]
     fn every_script_can_be_read() {
-        for text in ["Grüße aus Köln", "茶", "Москва", "שלום", "नमस्ते", "e\u{301}", "→ 20 °C, 5 €", "😀", "a\\b'c\"d"] {
+        for text in ["Grüße aus Köln", "茶", "Москва", "שלום", "नमस्ते", "e\u{301}", "→ 20 °C, 5 €", "😀", "a\\b'c\"d"]
+        {
             assert_eq!(plain(text), text);
         }
     }

@@ -17,7 +17,7 @@ mod parts;
 pub use blob::{BlobGet, BlobPart};
 pub use codec::{Decoded, decode_to_brain, decode_to_foot, encode};
 pub use elicit::{Elicit, ElicitEnd, ElicitReply};
-pub use parts::{Assembly, PartError, split};
+pub use parts::{Assembly, PartError, split, too_large_to_send};
 
 /// The version that both ends of this release speak.
 pub const PROTOCOL: u32 = 1;
@@ -85,6 +85,10 @@ pub struct ClientConnected {
     /// Session to attach to; without one the caller's default session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
+    /// Further sessions that it serves: those of the same owner, made if they are not there; at most
+    /// [`ALSO_SESSIONS`](crate::limits::ALSO_SESSIONS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also_sessions: Vec<SessionId>,
     /// Make a new session instead.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub new_session: bool,

@@ -32,7 +32,7 @@ def tool(name, safe=False):
     return {"name": name, "description": name, "inputSchema": schema, "annotations": {"readOnlyHint": safe}}
 
 
-TOOLS = [tool("effect"), tool("look", True), tool("die"), tool("die_looking", True), tool("hang"), tool("big", True),
+TOOLS = [tool("effect"), tool("look", True), tool("die"), tool("die_looking", True), tool("hang"), tool("hang_looking", True), tool("big", True),
          tool("ask"), tool("ask_looking", True), tool("ask_to_open")]
 FORM = {"type": "object", "required": ["colour", "count"], "properties": {
     "colour": {"type": "string", "title": "Which colour"}, "count": {"type": "integer", "minimum": 1}, "note": {"type": "string", "default": "none"}}}
@@ -59,11 +59,14 @@ def call(id, params):
     name, args = params["name"], params.get("arguments") or {}
     step = args.get("name", "")
     note("begin " + step)
-    if name in ("die", "die_looking"):
+    if name in ("die", "die_looking", "hang_looking"):
         # Once: after that the ledger knows of it.
         with open(ledger) as f:
-            if f.read().split("\n").count("begin " + step) == 1:
-                os._exit(3)
+            first = f.read().split("\n").count("begin " + step) == 1
+        if first and name == "hang_looking":
+            return
+        if first:
+            os._exit(3)
     if name == "hang":
         return
     time.sleep(args.get("ms", 0) / 1000)

@@ -10,6 +10,8 @@ mod cuts;
 mod disk;
 #[path = "faults/load.rs"]
 mod load;
+#[path = "faults/noisy.rs"]
+mod noisy;
 #[path = "faults/packs.rs"]
 mod packs;
 #[path = "faults/panics.rs"]
@@ -20,6 +22,8 @@ mod races;
 mod releases;
 #[path = "faults/sleep.rs"]
 mod sleep;
+#[path = "faults/states.rs"]
+mod states;
 #[path = "faults/storm.rs"]
 mod storm;
 #[path = "faults/versions.rs"]

@@ -5,11 +5,18 @@ use std::collections::BTreeSet;
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::Value;
 
+mod references;
+
+pub use references::{TaskReferences, task_references};
+
 /// Work that one expression may do: a loop over every item of a large result fits, an endless one does not.
 const FUEL: u64 = 500_000;
 
 /// Text that one expression may make.
 const MAX_RENDERED_BYTES: usize = 4 * 1024 * 1024;
+
+/// So much of an expression is shown when it fails.
+const MAX_SHOWN_CHARS: usize = 120;
 
 /// Why an argument could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,11 +58,6 @@ pub fn check(text: &str) -> Result<(), String> {
     environment().template_from_str(text).map(|_| ()).map_err(|error| said(&error))
 }
 
-/// Ids of other tasks that a string refers to (`tasks.ID…`), sorted.
-pub fn task_references(text: &str) -> Vec<String> {
-    references(text, "tasks.")
-}
-
 /// Top-level names that a string refers to, without `tasks`: earlier steps' results, sorted.
 pub fn step_references(text: &str) -> Vec<String> {
     let env = environment();
@@ -67,22 +69,6 @@ pub fn step_references(text: &str) -> Vec<String> {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()
-}
-
-fn references(text: &str, prefix: &str) -> Vec<String> {
-    if !is_template(text) {
-        return Vec::new();
-    }
-    let env = environment();
-    let Ok(template) = env.template_from_str(text) else { return Vec::new() };
-    let names = template.undeclared_variables(true);
-    let found: BTreeSet<String> = names
-        .iter()
-        .filter_map(|name| name.strip_prefix(prefix))
-        .filter_map(|rest| rest.split('.').next())
-        .map(str::to_owned)
-        .collect();
-    found.into_iter().collect()
 }
 
 /// Makes a step's arguments: every string of `with` is evaluated against `context` (earlier steps by name, `tasks.ID`).
@@ -100,9 +86,10 @@ pub fn render_arguments(
 
 fn render(env: &Environment<'_>, value: &Value, context: &Value, path: &str) -> Result<Value, ExpressionError> {
     match value {
-        Value::String(text) if is_template(text) => {
-            evaluate(env, text, context).map_err(|message| ExpressionError { path: path.to_owned(), message })
-        }
+        Value::String(text) if is_template(text) => evaluate(env, text, context).map_err(|message| {
+            let message = format!("{message}, in {}", vance_shared::show::quoted(text.trim(), MAX_SHOWN_CHARS));
+            ExpressionError { path: path.to_owned(), message }
+        }),
         Value::Array(items) => items
             .iter()
             .enumerate()
@@ -167,6 +154,7 @@ mod tests {
         for bad in ["{{ nothing }}", "{{ paper.nope }}", "x {{ paper.nope }}", "{{ tasks.b.x }}"] {
             let error = rendered(json!({"outer": [{"k": bad}]}), &json!({"paper": {}, "tasks": {}})).unwrap_err();
             assert_eq!(error.path, "outer[0].k", "{bad}: {error}");
+            assert!(error.message.contains(bad), "{error}");
         }
     }
 
@@ -181,7 +169,6 @@ mod tests {
 
     #[test]
     fn references_are_found() {
-        assert_eq!(task_references("{{ tasks.a.x.text }} {{ tasks.b }} {{ paper.text }}"), ["a", "b"]);
         assert_eq!(step_references("{{ tasks.a.x.text }} {{ paper.text }}"), ["paper"]);
         assert!(check("{{ a").is_err() && check("plain } text").is_ok() && check("{{ a | upper }}").is_ok());
     }

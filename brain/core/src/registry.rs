@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use vance_shared::ids::ClientId;
+use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::names::{PackName, ToolName};
 use vance_shared::tool::{NATIVE_TOOLS, Replay, ToolSpec};
@@ -52,6 +52,10 @@ pub struct ClientView {
     pub name: String,
     /// Machine name.
     pub machine: String,
+    /// The folder in which it works.
+    pub working_dir: Option<String>,
+    /// Further sessions that it serves.
+    pub also: Arc<[SessionId]>,
     /// Connected now (otherwise within its grace time).
     pub online: bool,
     /// Milliseconds since the epoch of the last frame that was not a heartbeat.

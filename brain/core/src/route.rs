@@ -32,6 +32,8 @@ pub struct Wish<'a> {
     pub submitted_by: Option<&'a ClientId>,
     /// The client that ran this task's calls so far.
     pub served_by: Option<&'a ClientId>,
+    /// The folder in which this task's calls worked so far.
+    pub works_in: Option<&'a str>,
     /// Another machine may go on.
     pub any_client: bool,
 }
@@ -292,11 +294,17 @@ pub fn unavailable_now(
     }))
 }
 
+/// True if the tool works in its client's folder: the client's own tools do, those of packs have a folder of their own.
+pub fn works_in_folder(client: &ClientView, tool: &ToolName) -> bool {
+    client.tools.get(tool).is_some_and(|spec| spec.pack.is_none())
+}
+
 /// The client that gets the call, with the tool's name there: the client that the task names > the one that submitted it >
 /// the one that served it last > the most recently active. Unless `any_client`, a name is a must, and no other client goes on: the same file name on
-/// another machine is another file.
+/// another machine, or in another folder, is another file.
 fn pick<'v>(view: &'v SessionView, wish: &Wish<'_>, known: &'v KnownTool) -> Option<(&'v ClientView, &'v ToolName)> {
     let named = |c: &ClientView| wish.client.is_some_and(|wanted| c.is_called(wanted));
+    let in_folder = |c: &ClientView, tool: &ToolName| !works_in_folder(c, tool) || c.working_dir.as_deref() == wish.works_in;
     let served = |c: &ClientView| wish.served_by == Some(&c.client_id);
     view.clients
         .iter()
@@ -304,6 +312,7 @@ fn pick<'v>(view: &'v SessionView, wish: &Wish<'_>, known: &'v KnownTool) -> Opt
         .filter_map(|c| Some((c, known.client_names.iter().find(|n| c.tools.contains_key(*n))?)))
         .filter(|(c, _)| wish.any_client || wish.client.is_none() || named(c))
         .filter(|(c, _)| wish.any_client || wish.served_by.is_none() || served(c))
+        .filter(|(c, tool)| wish.any_client || wish.works_in.is_none() || in_folder(c, tool))
         .max_by_key(|(c, _)| {
             let submitted = wish.submitted_by == Some(&c.client_id);
             (named(c), submitted, served(c), c.last_active_ms, std::cmp::Reverse(&c.client_id))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use vance_shared::call::Outcome;
-use vance_shared::ids::{CallId, ClientId};
+use vance_shared::ids::{CallId, ClientId, SessionId};
 use vance_shared::limits::{GRACE, INFLIGHT_CALLS};
 use vance_shared::names::ToolName;
 use vance_shared::question::Question;
@@ -44,6 +44,8 @@ pub struct ClientInfo {
     pub client_type: String,
     /// Working directory.
     pub working_dir: Option<String>,
+    /// Further sessions that it serves.
+    pub also: Arc<[SessionId]>,
 }
 
 /// A client's tools by name.
@@ -308,6 +310,8 @@ struct Entry {
     call: Arc<wire::Call>,
     replay: Replay,
     phase: Phase,
+    /// The client has said that it has the call: a journal that does not know it later is not the one that took it.
+    taken: bool,
     /// Of a cancelled call: when it was cancelled.
     deadline_ms: i64,
     cap_ms: i64,
@@ -357,6 +361,8 @@ impl Session {
                 client_id: client_id.clone(),
                 name: c.info.name.clone(),
                 machine: c.info.machine.clone(),
+                working_dir: c.info.working_dir.clone(),
+                also: c.info.also.clone(),
                 online: c.presence == Presence::Online && !c.draining,
                 last_active_ms: c.last_active_ms,
                 tools: c.tools.clone(),

@@ -144,6 +144,9 @@ pub enum Place {
         client_id: ClientId,
         /// On which machine.
         machine: String,
+        /// In which folder, if the tool works in one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<String>,
     },
 }
 
@@ -258,14 +261,18 @@ pub enum Event {
     Failed { error: Fault },
     Cancelled { reason: String },
     Skipped { reason: String },
-    Retried {},
+    Retried {
+        /// Another machine or folder may go on with it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        any_client: bool,
+    },
 }
 
 impl Event {
     /// The state that the event leads to, if it leads to another.
     pub fn enters(&self) -> Option<State> {
         match self {
-            Self::Submitted(_) | Self::Retried {} => Some(State::Pending),
+            Self::Submitted(_) | Self::Retried { .. } => Some(State::Pending),
             Self::Started {} | Self::Resumed {} => Some(State::Running),
             Self::Waiting { wait } => Some(wait.state()),
             Self::Completed {} => Some(State::Completed),
@@ -304,7 +311,7 @@ impl Event {
             | Self::Resumed {}
             | Self::Resolved { .. }
             | Self::Completed {}
-            | Self::Retried {} => None,
+            | Self::Retried { .. } => None,
         }
     }
 
@@ -329,7 +336,7 @@ impl Event {
             Self::Failed { .. } => "task_failed",
             Self::Cancelled { .. } => "task_cancelled",
             Self::Skipped { .. } => "task_skipped",
-            Self::Retried {} => "task_retried",
+            Self::Retried { .. } => "task_retried",
         }
     }
 }
@@ -411,7 +418,10 @@ pub enum Input {
         reason: String,
     },
     /// A person wants it to run again.
-    Retry,
+    Retry {
+        /// Another machine or folder may go on with it.
+        any_client: bool,
+    },
     /// A person's word.
     Resolve(Verdict),
     /// The task's own time is over.

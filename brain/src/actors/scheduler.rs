@@ -273,11 +273,11 @@ impl Scheduler {
 
     fn command(&mut self, command: Command, ctx: &mut Context<Self>) {
         let Command { task_id, input, tree, reply } = command;
-        if input != Input::Retry {
+        let Input::Retry { any_client } = input else {
             self.hand(&task_id, input, Some(reply));
             return;
         };
-        self.retry_asked(Asked { task_id, tree, reply, since: Instant::now() }, ctx);
+        self.retry_asked(Asked { task_id, any_client, tree, reply, since: Instant::now() }, ctx);
     }
 }
 

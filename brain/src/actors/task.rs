@@ -11,7 +11,6 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use vance_brain_core::expression::render_arguments;
-use vance_brain_core::registry::SessionView;
 use vance_brain_core::route::{self, Decision, Wish};
 use vance_brain_core::spec::{Mode, StepSpec};
 use vance_brain_core::task::{Effect, Input, OpenCall, Place, Routed, State, Task, Wait};
@@ -97,8 +96,8 @@ pub struct TaskActor {
     backlog: VecDeque<ToTask>,
     spans: Spans,
     /// The question with which it said to wait; none: it has said nothing yet.
-    reports: Reports,
     said_question: Option<Option<QuestionId>>,
+    reports: Reports,
 }
 
 impl TaskActor {
@@ -115,8 +114,8 @@ impl TaskActor {
             seen: 0,
             backlog: VecDeque::new(),
             spans: Spans::default(),
-            reports: Reports::default(),
             said_question: None,
+            reports: Reports::default(),
         }
     }
 
@@ -421,6 +420,7 @@ impl TaskActor {
             client: spec.client.as_deref(),
             submitted_by: task.head.submitted_by.as_ref(),
             served_by: task.served_by(),
+            works_in: task.works_in(),
             any_client: spec.any_client,
         };
         let (target_tool, place) = match route::decide(&registry, &published.view, &wish, &step.call) {
@@ -428,8 +428,10 @@ impl TaskActor {
             Decision::Server { tool } if !registry.server_tools.contains_key(&tool) => return Routed::NotYet,
             Decision::Server { tool } => (tool, Place::Server),
             Decision::Client { client_id, tool } => {
-                let machine = machine_of(&published.view, &client_id);
-                (tool, Place::Client { client_id, machine })
+                let client = published.view.clients.iter().find(|c| c.client_id == client_id);
+                let machine = client.map(|c| c.machine.clone()).unwrap_or_default();
+                let folder = client.filter(|c| route::works_in_folder(c, &tool)).and_then(|c| c.working_dir.clone());
+                (tool, Place::Client { client_id, machine, folder })
             }
             Decision::Block => return Routed::Wait { queued: false },
             Decision::Queue => return Routed::Wait { queued: true },
@@ -440,6 +442,9 @@ impl TaskActor {
             Ok(arguments) => Raw::from(Value::Object(arguments)),
             Err(error) => return Routed::Fault(Fault::new("expression", error.to_string())),
         };
+        if let (Place::Client { .. }, Some(fault)) = (&place, wire::too_large_to_send(&arguments)) {
+            return Routed::Fault(fault);
+        }
         let known = registry.lookup(&published.view, &step.call);
         Routed::Placed(OpenCall {
             call_id: CallId::generate(),
@@ -469,10 +474,6 @@ impl TaskActor {
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn machine_of(view: &SessionView, client_id: &ClientId) -> String {
-    view.clients.iter().find(|c| c.client_id == *client_id).map(|c| c.machine.clone()).unwrap_or_default()
 }
 
 /// Stores, and goes on trying while the store is away: nothing that the API accepted is lost by a full disk.

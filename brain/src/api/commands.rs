@@ -23,7 +23,10 @@ pub enum Verb {
         reason: Option<String>,
     },
     /// Run it again after it failed, was cancelled or skipped; what was skipped because of it too.
-    Retry,
+    Retry {
+        /// Another machine or folder may go on with it, whatever ran its calls so far.
+        any_client: bool,
+    },
     /// Settle an unknown outcome.
     Resolve {
         /// `done`, `failed` or `retry`.
@@ -46,9 +49,9 @@ pub async fn command(brain: &Brain, owner: &str, task_id: &str, verb: Verb) -> R
     let mut tree = Vec::new();
     let input = match verb {
         Verb::Cancel { reason } => Input::Cancel { reason: reason.unwrap_or_else(|| format!("cancelled by {owner}")) },
-        Verb::Retry => {
+        Verb::Retry { any_client } => {
             tree = recovery::tree_entries(brain, row.tree_id.as_str()).await?;
-            Input::Retry
+            Input::Retry { any_client }
         }
         Verb::Resolve { r#as, output } => {
             let verdict = Verdict::parse(&r#as, output).ok_or_else(|| {

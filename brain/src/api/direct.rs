@@ -142,6 +142,9 @@ pub async fn call(brain: &Brain, request: DirectRequest) -> Result<DirectAnswer,
             outcome
         }
         Decision::Client { client_id, tool: target } => {
+            if let Some(fault) = wire::too_large_to_send(&request.arguments) {
+                return Err(fault.into());
+            }
             let replay = registry.lookup(&published.view, &tool).map(|k| k.replay()).unwrap_or_default();
             run.client = Some((client_id.clone(), machine(&published.view, &client_id)));
             let sent = Sent { client_id, target, replay, timeout, arguments: request.arguments.clone() };
@@ -169,23 +172,27 @@ fn machine(view: &SessionView, client_id: &ClientId) -> String {
     view.clients.iter().find(|c| c.client_id == *client_id).map(|c| c.machine.clone()).unwrap_or_default()
 }
 
+/// A key is kept with a task: the same call again is the same task, and not another one.
+async fn keyed(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
+    if !request.durable {
+        let message = "Idempotency-Key is for calls with \"durable\": true, which are kept as tasks; this call is not";
+        return Err(ApiError::new(400, "bad_idempotency_key", message));
+    }
+    absent(brain, request, session_id).await
+}
+
+/// The call as a task's step, with the time that its caller gives it.
+fn step(tool: &str, arguments: &Raw, timeout: Option<Duration>) -> Value {
+    let mut step = json!({"call": tool, "with": literal(arguments.value())});
+    if let Some(timeout) = timeout {
+        step["timeout"] = json!(format!("{}ms", timeout.as_millis()));
+    }
+    step
+}
+
 async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) -> Result<DirectAnswer, ApiError> {
     let tool = &request.tool;
     if !request.durable {
-        /// A key is kept with a task: the same call again is the same task, and not another one.
-        async fn keyed(
-            brain: &Brain,
-            request: &DirectRequest,
-            session_id: &SessionId,
-        ) -> Result<DirectAnswer, ApiError> {
-            if !request.durable {
-                let message =
-                    "Idempotency-Key is for calls with \"durable\": true, which are kept as tasks; this call is not";
-                return Err(ApiError::new(400, "bad_idempotency_key", message));
-            }
-            absent(brain, request, session_id).await
-        }
-
         let message = format!(
             "Waiting for Client for Tool: {tool}; no connected client of session {session_id} offers it: connect one, or send \"durable\": true to make it a task that waits"
         );
@@ -199,7 +206,7 @@ async fn absent(brain: &Brain, request: &DirectRequest, session_id: &SessionId) 
     };
     let mut task = json!({
         "id": "call", "goal": format!("call {tool}"), "execution_target": target, "offline_strategy": "block",
-        "steps": [{"call": tool, "with": literal(request.arguments.value())}],
+        "steps": [step(tool, &request.arguments, request.timeout)],
     });
     if let (Some(client), Some(task)) = (&request.client, task.as_object_mut()) {
         task.insert("client".to_owned(), json!(client));
@@ -389,4 +396,16 @@ fn answer(run: &Run, outcome: &Outcome, declined_questions: u32) -> String {
         ended_at: time(now_ms()),
     };
     shown::answer(call, outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_becomes_a_task_keeps_the_time_that_its_caller_gives_it() {
+        for (timeout, want) in [(None, Value::Null), (Some(Duration::from_secs(600)), json!("600000ms"))] {
+            assert_eq!(step("p__slow", &Raw::empty_object(), timeout)["timeout"], want);
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::directory::{Missing, SessionHandle};
 use crate::hub::Brain;
 use crate::recovery;
 use crate::rows::{SESSION, TASK, TREE, TaskRow, time};
-use crate::store::{Filter, MAX_PAGE, Row};
+use crate::store::{Filter, MAX_PAGE, Row, SLIM_PAGE_BYTES};
 
 /// Tasks of one answer, unless it says otherwise.
 const DEFAULT_TASKS: usize = 1_000;
@@ -40,7 +40,8 @@ pub struct TaskFilter {
 
 const STATES: [&str; 8] = ["pending", "running", "blocked", "queued", "completed", "failed", "cancelled", "skipped"];
 
-/// `{"tasks": […], "next": ID | null}`, in the order of submission, as text: ten thousand tasks as a tree of values are forty MiB.
+/// `{"tasks": […], "next": ID | null}`, in the order of submission, as text: ten thousand tasks as a tree of values are forty MiB. The
+/// output of a large one is left out (`"output": null, "output_bytes": N`): it is at the task itself.
 pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw, ApiError> {
     if let Some(state) = &filter.state
         && !STATES.contains(&state.as_str())
@@ -56,6 +57,7 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
         parent: filter.tree,
         after_key: filter.after,
         limit: Some(limit),
+        slim: true,
         ..Filter::default()
     };
     let mut rows = match filter.session {
@@ -66,7 +68,8 @@ pub async fn tasks(brain: &Brain, owner: &str, filter: TaskFilter) -> Result<Raw
         }
     };
     rows.truncate(limit);
-    let next = (rows.len() == limit).then(|| rows.last().map(|r| r.key.clone())).flatten();
+    let full = rows.len() == limit || rows.iter().map(|row| row.data.get().len()).sum::<usize>() >= SLIM_PAGE_BYTES;
+    let next = rows.last().filter(|_| full).map(|row| row.key.clone());
     let summary = if base.parent.is_some() && (after || next.is_some()) {
         let whole = Filter { after_key: None, limit: None, ..base };
         stand(&recovery::all_rows(brain, whole).await?)
@@ -108,11 +111,19 @@ struct Viewed {
 
 async fn of_session(brain: &Brain, session: &str, base: Filter) -> Result<Vec<Row>, ApiError> {
     let trees = Filter { parent: Some(session.to_owned()), limit: Some(MAX_PAGE), ..Filter::default() };
-    let mut out = Vec::new();
+    let (mut out, limit) = (Vec::new(), base.limit.unwrap_or(DEFAULT_TASKS));
     for tree in brain.store.rows(TREE, trees).await? {
         out.extend(recovery::all_rows(brain, Filter { parent: Some(tree.key), limit: None, ..base.clone() }).await?);
+        out.sort_by(|a: &Row, b| a.key.cmp(&b.key));
+        out.truncate(limit);
     }
-    out.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut bytes = 0;
+    let fit = out.iter().take_while(|row| {
+        let room = bytes < SLIM_PAGE_BYTES;
+        bytes += row.data.get().len();
+        room
+    });
+    out.truncate(fit.count());
     Ok(out)
 }
 

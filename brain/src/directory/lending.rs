@@ -1,8 +1,10 @@
-//! One client in many sessions: whoever is attached to one session of its owner also serves the owner's autonomous ones.
+//! One client in many sessions: whoever is attached to one session of its owner also serves the owner's autonomous ones, and those
+//! that it names.
 //!
 //! Nobody expects a client in an autonomous session, so nobody would connect one to it: what is queued there goes on with the
 //! client that comes anywhere. Its calls stay with the session that it is attached to; the others only see it in their view.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use vance_brain_core::registry::{ClientView, SessionView};
@@ -41,7 +43,8 @@ impl SessionHandle {
     }
 
     pub(super) fn lends_to(&self, other: &Self) -> bool {
-        self.mode == Mode::Interactive && other.mode == Mode::Autonomous && self.owner == other.owner
+        let named = || self.published().view.clients.iter().any(|client| client.also.contains(&other.session_id));
+        self.mode == Mode::Interactive && self.owner == other.owner && (other.mode == Mode::Autonomous || named())
     }
 }
 
@@ -54,26 +57,63 @@ impl Directory {
         let published = lender.published();
         let own = published.view.clients.get(..published.own).unwrap_or_default();
         let borrowers = self.borrowers.get(&lender.owner).map(|b| b.clone()).unwrap_or_default();
-        let told: Vec<Presence> = borrowers.iter().map(|session| lend(lender, own, session)).collect();
+        let mut told = self.lend_to_named(lender, own);
+        told.extend(borrowers.iter().map(|session| lend(lender, own, session)));
         // One message: a thousand of them, said again until each has found room, would leave room for nothing else.
         told.is_empty() || brain.scheduler.tell(Presences(told)).is_ok()
+    }
+
+    /// To the sessions that its clients name, and to those that they named before.
+    fn lend_to_named(&self, lender: &SessionHandle, own: &[ClientView]) -> Vec<Presence> {
+        let named: BTreeSet<SessionId> = own.iter().flat_map(|client| client.also.iter().cloned()).collect();
+        if named.is_empty() && !self.lends.contains_key(&lender.session_id) {
+            return Vec::new();
+        }
+        let before = match named.is_empty() {
+            true => self.lends.remove(&lender.session_id).map(|(_, before)| before),
+            false => self.lends.insert(lender.session_id.clone(), named.clone()),
+        };
+        let all: BTreeSet<SessionId> = named.into_iter().chain(before.unwrap_or_default()).collect();
+        let theirs = |id: &SessionId| self.sessions.get(id).map(|session| session.clone());
+        let fit = |session: &Arc<SessionHandle>| session.mode == Mode::Interactive && session.owner == lender.owner;
+        let sessions = all.iter().filter_map(theirs).filter(fit);
+        sessions.map(|session| lend(lender, &naming(own, &session), &session)).collect()
     }
 
     /// A session that was just made or loaded: it borrows what is there.
     pub(super) fn settle(&self, brain: &Brain, session: &Arc<SessionHandle>) {
         if session.mode != Mode::Autonomous {
+            let naming_it = self.lends.iter().filter(|entry| entry.value().contains(&session.session_id));
+            let lenders: Vec<SessionId> = naming_it.map(|entry| entry.key().clone()).collect();
+            for lender in lenders.iter().filter_map(|id| self.sessions.get(id).map(|lender| lender.clone())) {
+                let published = lender.published();
+                let own = published.view.clients.get(..published.own).unwrap_or_default();
+                tell(brain, lend(&lender, &naming(own, session), session));
+            }
             return;
         }
         self.borrowers.entry(session.owner.clone()).or_default().push(session.clone());
         for lender in self.loaded().iter().filter(|lender| lender.lends_to(session)) {
             let published = lender.published();
             let own = published.view.clients.get(..published.own).unwrap_or_default();
-            if !own.is_empty() && brain.scheduler.tell(lend(lender, own, session)).is_err() {
-                // It reads all views when it is back.
-                tracing::warn!(session_id = %session.session_id, "the scheduler did not take a view");
+            if !own.is_empty() {
+                tell(brain, lend(lender, own, session));
             }
         }
     }
+}
+
+/// The scheduler reads all views when it is back.
+fn tell(brain: &Brain, presence: Presence) {
+    let session_id = presence.session_id.clone();
+    if brain.scheduler.tell(presence).is_err() {
+        tracing::warn!(%session_id, "the scheduler did not take a view");
+    }
+}
+
+/// Those that name a session.
+fn naming(clients: &[ClientView], session: &SessionHandle) -> Vec<ClientView> {
+    clients.iter().filter(|client| client.also.contains(&session.session_id)).cloned().collect()
 }
 
 fn lend(lender: &SessionHandle, clients: &[ClientView], session: &SessionHandle) -> Presence {

@@ -152,8 +152,8 @@ pub(super) async fn retry(
     Segment(id): Segment,
     Text(text): Text,
 ) -> Answer {
-    parse(&text, "a retry", |_| ())?;
-    on_task(&app.brain, who, id, Verb::Retry).await
+    let any_client = parse(&text, "a retry", |f| f.take_bool("any_client"))?.unwrap_or_default();
+    on_task(&app.brain, who, id, Verb::Retry { any_client }).await
 }
 
 /// `POST /api/v1/tasks/{id}/resolve`.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row as SqlRow, params, params
 use tokio::sync::Semaphore;
 use vance_shared::json::Raw;
 
-use super::{DEFAULT_PAGE, Filter, MAX_PAGE, Row, StoreError, StoredEvent, sqlite};
+use super::{DEFAULT_PAGE, Filter, MAX_PAGE, Row, SLIM_BYTES, SLIM_PAGE_BYTES, StoreError, StoredEvent, sqlite};
 
 /// Reads at a time; more wait. Each connection keeps about 2 MiB of pages.
 const READERS: usize = 4;
@@ -72,8 +72,20 @@ pub(super) fn row(connection: &Connection, kind: &str, key: &str) -> rusqlite::R
     connection.prepare_cached(sql)?.query_row([kind, key], projection).optional()
 }
 
+/// A row's data; of a large one without the output.
+fn data(slim: bool) -> String {
+    if !slim {
+        return "data".to_owned();
+    }
+    format!(
+        "CASE WHEN octet_length(data) > {SLIM_BYTES} AND json_valid(data) THEN json_set(data, '$.view.output', NULL, \
+         '$.view.output_bytes', octet_length(data -> '$.view.output')) ELSE data END"
+    )
+}
+
 pub(super) fn rows(connection: &Connection, kind: &str, filter: &Filter) -> rusqlite::Result<Vec<Row>> {
-    let mut sql = "SELECT kind, key, parent, owner, state, data FROM projections WHERE kind = ?".to_owned();
+    let mut sql =
+        format!("SELECT kind, key, parent, owner, state, {} FROM projections WHERE kind = ?", data(filter.slim));
     let mut values = vec![Value::from(kind.to_owned())];
     for (column, value) in [("parent", &filter.parent), ("owner", &filter.owner)] {
         if let Some(value) = value {
@@ -91,7 +103,17 @@ pub(super) fn rows(connection: &Connection, kind: &str, filter: &Filter) -> rusq
     }
     sql.push_str(if filter.descending { " ORDER BY key DESC LIMIT ?" } else { " ORDER BY key LIMIT ?" });
     values.push(page(filter.limit.unwrap_or(DEFAULT_PAGE)).into());
-    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), projection)?.collect()
+    let mut select = connection.prepare_cached(&sql)?;
+    let (mut out, mut bytes) = (Vec::new(), 0);
+    for row in select.query_map(params_from_iter(values), projection)? {
+        let row = row?;
+        bytes += row.data.get().len();
+        out.push(row);
+        if filter.slim && bytes >= SLIM_PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(out)
 }
 
 fn page(limit: usize) -> i64 {

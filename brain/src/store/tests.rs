@@ -123,6 +123,34 @@ async fn a_conflicting_batch_is_undone_alone() {
 }
 
 #[tokio::test]
+async fn a_list_leaves_large_outputs_out_and_ends_before_it_is_too_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _seat, _writer) = opened(dir.path());
+    let of = |key: &str, view: serde_json::Value| Row {
+        data: Raw::from(serde_json::json!({ "view": view, "wait": null })),
+        ..row("task", key, "")
+    };
+    let text = "\u{e4}\u{0}".repeat(SLIM_BYTES);
+    let large = of("b", serde_json::json!({"id": "b", "output": {"text": text}, "goal": "g"}));
+    let small = of("a", serde_json::json!({"id": "a", "output": {"text": "x"}}));
+    // What cannot be made smaller still comes, one after the other.
+    let goal = "g".repeat(SLIM_PAGE_BYTES / 2 + 1);
+    let heavy = ["c", "d", "e"].map(|key| of(key, serde_json::json!({"id": key, "goal": goal})));
+    let rows = [large.clone(), small.clone()].into_iter().chain(heavy).collect();
+    store.commit(Batch { rows, ..events(append("s", 0, [1])) }).await.unwrap();
+    let slim = |after: Option<&str>| Filter { slim: true, after_key: after.map(str::to_owned), ..Filter::default() };
+    let got = store.rows("task", slim(None)).await.unwrap();
+    let keys: Vec<&str> = got.iter().map(|row| row.key.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    assert_eq!(got[0], small);
+    let bytes = serde_json::json!({"text": text}).to_string().len();
+    let lean = serde_json::json!({"view": {"id": "b", "output": null, "goal": "g", "output_bytes": bytes}, "wait": null});
+    assert_eq!(got[1].data.value(), lean);
+    assert_eq!(store.rows("task", slim(Some("d"))).await.unwrap().len(), 1);
+    assert_eq!(store.row("task", "b").await.unwrap(), Some(large));
+}
+
+#[tokio::test]
 async fn a_row_is_created_once() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _seat, _writer) = opened(dir.path());

@@ -154,9 +154,15 @@ pub struct Task {
     /// What it gave.
     #[serde(default)]
     pub output: Option<Value>,
+    /// In a list: so large is the output, which is left out there.
+    #[serde(default)]
+    pub output_bytes: Option<u64>,
     /// What it depends on, where the Brain says: ids of the file or of the Brain.
     #[serde(default)]
     pub depends_on: Vec<String>,
+    /// While it waits: the client that began it, which alone goes on with it.
+    #[serde(default)]
+    pub bound_to: Option<Bound>,
     /// The client that it names, by name or id: no other one will do.
     #[serde(default)]
     pub client: Option<String>,
@@ -189,6 +195,9 @@ impl Task {
     /// How the reason begins that only a person ends.
     pub const UNKNOWN: &str = "Outcome unknown";
 
+    /// How the reason begins that an answer ends.
+    pub const ASKED: &str = "Waiting for an answer";
+
     /// True if it waits for a person's word on what became of its call.
     pub fn is_unknown(&self) -> bool {
         self.state == TaskState::Blocked && self.reason().is_some_and(|reason| reason.starts_with(Self::UNKNOWN))
@@ -207,9 +216,6 @@ pub struct Call {
     pub call_id: String,
     /// The tool.
     pub tool: String,
-    /// How the reason begins that an answer ends.
-    pub const ASKED: &str = "Waiting for an answer";
-
     /// `server` or `client`.
     #[serde(default)]
     pub route: Option<String>,
@@ -304,6 +310,19 @@ pub struct Client {
     /// `online`, `grace`, `offline`.
     #[serde(default)]
     pub presence: Option<String>,
+    /// Tools of it that the Brain did not take.
+    #[serde(default)]
+    pub refused: Vec<RefusedTool>,
+}
+
+/// A tool that the Brain did not take.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct RefusedTool {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// A session's active registry.
@@ -322,19 +341,6 @@ pub struct SessionTool {
     #[serde(default)]
     pub location: String,
     /// Can it run now?
-    /// Tools of it that the Brain did not take.
-    #[serde(default)]
-    pub refused: Vec<RefusedTool>,
-}
-
-/// A tool that the Brain did not take.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct RefusedTool {
-    /// Its name.
-    pub name: String,
-    /// Why.
-    #[serde(default)]
-    pub reason: String,
     #[serde(default)]
     pub available: bool,
     /// If not, why.

@@ -108,6 +108,10 @@ pub(super) struct General {
     #[arg(long, global = true, value_name = "ID", value_parser = SessionId::parse, conflicts_with = "new_session")]
     pub(super) session: Option<SessionId>,
 
+    /// Serve this session of yours, too; may be given several times
+    #[arg(long, global = true, value_name = "ID", value_parser = SessionId::parse)]
+    pub(super) also_session: Vec<SessionId>,
+
     /// Work in a new session
     #[arg(long, global = true)]
     pub(super) new_session: bool,
@@ -230,6 +234,9 @@ pub(super) enum TasksCommand {
         /// The task's id, as `vancetope tasks` shows it
         #[arg(value_name = "TASK", value_parser = TaskId::parse)]
         id: TaskId,
+        /// Let another machine, or this one in another folder, go on with it
+        #[arg(long)]
+        any_client: bool,
     },
     /// Decide a call whose outcome is unknown
     Resolve {

@@ -200,6 +200,7 @@ fn config(context: &Context, client_type: &str) -> Result<FootConfig, Failure> {
             Bearer { token, files: Stamps::of(token_files(&token_home)) }
         }),
         session: None,
+        also_sessions: general.also_session.clone(),
         new_session: general.new_session,
         name: general.name.clone(),
         client_type: client_type.to_owned(),

@@ -54,6 +54,10 @@ pub(super) async fn run(context: &mut Context, args: &RunArgs) -> Result<u8, Fai
     // Before the Foot does: it would say in the log, too, that its token is refused.
     let there = brain.sessions().await?.value.sessions;
     if let Some(id) = session.as_ref().filter(|id| !there.iter().any(|session| session.session_id == **id)) {
+        // Somebody else's is not made, and the Brain says so better than this Foot could.
+        if let Err(error @ ApiError::Refused { status: 403, .. }) = brain.session(id).await {
+            return Err(error.into());
+        }
         context.screen.remark(&format!("vancetope: you have no session {id} yet; it is made now"));
     }
     if context.general.no_tools {
@@ -196,6 +200,9 @@ async fn followed<'s>(
         no_wait: args.no_wait,
     };
     let ended = follower.until_it_ends(context, foot).await;
+    if ended.as_ref().is_ok_and(|ended| *ended) && context.screen.json {
+        follower.read_outputs(context).await;
+    }
     follower.view.end(&mut context.screen, &follower.tree)?;
     let Follower { tree, body, .. } = follower;
     Ok(ended?.then_some(End { submitted, tree, body }))
@@ -349,7 +356,10 @@ impl Follower<'_> {
 
     /// Says, once, that a task waits for one client alone: any other one may come and go, and it still waits.
     async fn names_its_client(&mut self, context: &mut Context, id: &TaskId) {
-        let Some(task) = self.tree.task(id).filter(|task| task.named_client().is_some()) else { return };
+        let Some(task) = self.tree.task(id).filter(|task| task.named_client().is_some() || task.bound_to.is_some())
+        else {
+            return;
+        };
         if self.named.contains(id) {
             return;
         }
@@ -388,6 +398,23 @@ impl Follower<'_> {
         self.body = body.value().get_mut("tasks").map(Value::take).unwrap_or_default();
         self.take(context, value.tasks).await?;
         Ok(true)
+    }
+
+    /// Outputs that were too large for the list.
+    async fn read_outputs(&mut self, context: &mut Context) {
+        let large = self.tree.tasks().iter().filter(|task| task.output_bytes.is_some());
+        for id in large.map(|task| task.task_id.clone()).collect::<Vec<_>>() {
+            match self.brain.task(&id).await {
+                Ok(Answer { value, body }) => {
+                    let listed = self.body.as_array_mut().into_iter().flatten();
+                    for task in listed.filter(|task| task["task_id"] == id.as_str()) {
+                        *task = body.value();
+                    }
+                    self.tree.refresh(value);
+                }
+                Err(error) => context.screen.remark(&format!("vancetope: the output of {id} was not read: {error}")),
+            }
+        }
     }
 
     fn away(&mut self, context: &mut Context, why: &str) {

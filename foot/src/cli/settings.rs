@@ -34,6 +34,8 @@ pub struct Environment {
     pub program: Option<PathBuf>,
     /// The Brain's address is the one of `VANCE_BRAIN`.
     pub brain_of_variable: bool,
+    /// The home names a Brain and is not used for it, as a sentence.
+    pub unused_home: Option<String>,
     /// The Brain that is the project's choice: it gets no token that was meant for another one.
     pub project_brain: Option<Url>,
 }
@@ -49,6 +51,7 @@ impl Environment {
             foot_tools_dir: path("VANCE_FOOT_TOOLS_DIR"),
             program: None,
             brain_of_variable: false,
+            unused_home: None,
             project_brain: None,
         }
     }
@@ -84,7 +87,11 @@ impl Environment {
 pub(super) fn pair(context: &mut Context, argv: &[OsString], command: Option<&Command>) -> Result<(), Failure> {
     context.environment.brain_of_variable = brain_of_variable(argv);
     let Some(home) = context.environment.home() else { return Ok(()) };
-    if names_a_brain(argv) || !is_ours(&home) {
+    if names_a_brain(argv) {
+        return Ok(());
+    }
+    if !is_ours(&home) {
+        context.environment.unused_home = not_used(&home);
         return Ok(());
     }
     match (Access::read(&home), command) {
@@ -153,6 +160,15 @@ fn local_token(home: &Path) -> PathBuf {
     home.join("brain").join("local.token")
 }
 
+/// What a home names that is not used, since it may have come with a project.
+fn not_used(home: &Path) -> Option<String> {
+    let names_one = Access::file(home).exists() || home.join("brain").join("address").exists();
+    names_one.then(|| {
+        let home = crate::paths::shown(home);
+        format!("the home {home} lies below the working directory and may have come with it: neither its Brain nor its token is used; work in another folder, or name both (--brain, VANCE_TOKEN)")
+    })
+}
+
 /// A home that came with the working directory names no Brain and holds no token of the user's.
 fn is_ours(home: &Path) -> bool {
     std::env::current_dir().is_ok_and(|here| crate::trust::is_own_home(home, &here))
@@ -214,6 +230,15 @@ mod tests {
             let got = token(&Environment::default(), home.path(), &url(asked));
             assert_eq!(got.as_ref().map(Token::reveal), want, "{brain} {asked}");
         }
+    }
+
+    #[test]
+    fn a_home_that_names_a_brain_and_is_not_used_is_said() {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(not_used(home.path()), None);
+        std::fs::create_dir(home.path().join("brain")).unwrap();
+        std::fs::write(home.path().join("brain/address"), "http://127.0.0.1:1\n").unwrap();
+        assert!(not_used(home.path()).unwrap().contains("below the working directory"));
     }
 
     #[test]

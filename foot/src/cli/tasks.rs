@@ -7,11 +7,11 @@ use vance_shared::question::Action;
 use vance_shared::show::plain;
 
 use super::args::{TasksArgs, TasksCommand};
-use answer::Answers;
 use super::context::Context;
 use super::failure::{EXIT_FAILED, EXIT_OK, Failure};
 use super::progress::{Pace, words};
-use crate::api::{Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
+use crate::api::{Bound, Brain, Event, Follow, Notice, Resolve, Task, TaskFilter, TaskState};
+use answer::Answers;
 
 pub(super) mod answer;
 
@@ -40,8 +40,8 @@ pub(super) async fn tasks(context: &mut Context, args: &TasksArgs) -> Result<u8,
             brain.cancel(id).await?;
             after(context, &brain, id).await
         }
-        TasksCommand::Retry { id } => {
-            brain.retry(id).await?;
+        TasksCommand::Retry { id, any_client } => {
+            brain.retry(id, *any_client).await?;
             after(context, &brain, id).await
         }
         TasksCommand::Resolve { id, verdict, output } => {
@@ -113,9 +113,18 @@ async fn after(context: &mut Context, brain: &Brain, id: &TaskId) -> Result<u8, 
     Ok(EXIT_OK)
 }
 
+/// For a task that waits for the client that began it.
+fn begun_on(bound: &Bound) -> String {
+    let folder = bound.working_dir.as_deref().map(|folder| format!(", in {}", plain(folder))).unwrap_or_default();
+    format!(
+        "it goes on where it began: {}{folder}; to let another client go on: `vancetope tasks cancel`, then `tasks retry --any-client`",
+        plain(&bound.machine)
+    )
+}
+
 /// For a task that waits for a client that it names: which one, and which ones are there instead.
 pub(super) async fn only_on(brain: &Brain, task: &Task) -> Option<String> {
-    let name = plain(task.named_client()?);
+    let Some(name) = task.named_client().map(plain) else { return task.bound_to.as_ref().map(begun_on) };
     let there = match brain.session(&task.session_id).await {
         Ok(answer) => answer.value.clients,
         Err(error) => {

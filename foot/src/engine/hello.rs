@@ -30,6 +30,7 @@ pub(super) fn hello(config: &FootConfig, client_id: &ClientId) -> ClientConnecte
     let machine = identity::machine();
     ClientConnected {
         session_id: config.session.clone(),
+        also_sessions: config.also_sessions.clone(),
         new_session: config.new_session,
         client_type: config.client_type.clone(),
         protocol: vec![PROTOCOL],

@@ -84,6 +84,7 @@ fn config(home: &Path, brain: Option<&str>) -> FootConfig {
         brain_url: brain.map(|url| Url::parse(url).unwrap()),
         token: Arc::new(|| Some("secret".to_owned()).into()),
         session: None,
+        also_sessions: Vec::new(),
         new_session: false,
         name: Some("laptop".to_owned()),
         client_type: "cli".to_owned(),

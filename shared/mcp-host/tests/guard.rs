@@ -181,6 +181,26 @@ async fn dropping_the_child_ends_its_tree() {
 }
 
 #[tokio::test]
+async fn a_guard_that_was_stopped_ends_with_its_child_all_the_same() {
+    for dropped in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (script, out) = stubborn(dir.path());
+        let argv = ["python3", script.to_str().unwrap(), out.to_str().unwrap()];
+        let mut child = spawn(what(&argv, dir.path())).await.unwrap();
+        let mut pids = pids_in(&out, 3).await;
+        let guard = parent_of(pids[0]);
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(guard), nix::sys::signal::Signal::SIGSTOP).unwrap();
+        pids.push(guard);
+        if dropped {
+            drop(child);
+        } else {
+            child.kill(Duration::ZERO).await.unwrap();
+        }
+        assert_gone(&pids).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_leader_leaves_behind_ends_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pids");

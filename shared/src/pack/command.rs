@@ -127,7 +127,8 @@ fn is_relative_file(argument: &str) -> bool {
     if argument.starts_with("./") || argument.starts_with("../") || argument == "." {
         return true;
     }
-    let plain = !argument.starts_with(['/', '-', '@', '~']) && !argument.contains(':') && !argument.contains('@');
+    // With blanks it is a line for a shell, or code.
+    let plain = !argument.starts_with(['/', '-', '@', '~']) && !argument.contains([':', '@', ' ', '\n']);
     plain && argument.contains('/') && SCRIPT_ENDINGS.iter().any(|ending| argument.ends_with(ending))
 }
 

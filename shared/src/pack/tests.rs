@@ -495,6 +495,7 @@ fn what_works_but_surprises_is_a_warning() {
         "chrome-devtools-mcp@latest",
         "/srv/x.js",
         "https://e/x.js",
+        "echo banner $KEY; exec python3 /full/path/mcp.py",
     ] {
         let text = stdio("").replace("[\"x\"]", &format!("[\"npx\", \"{plain}\"]"));
         assert_eq!(parse_pack("f", &text, Origin::Global).warnings, [], "{plain}");

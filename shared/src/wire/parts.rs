@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::codec::encode_within;
 use super::{CallResult, Decoded, ResultPart, ToBrain, decode_to_brain, encode};
+use crate::call::Fault;
 use crate::ids::CallId;
+use crate::json::Raw;
 use crate::limits::{FRAME_BYTES, MESSAGE_BYTES, PART_BYTES};
 
 /// Assemblies that one client may have open at once: it sends one after the other, and may be cut in the middle of some.
@@ -13,8 +15,23 @@ const MAX_OPEN: usize = 16;
 /// What all of them may have: the largest result, and what is left of others.
 const MAX_OPEN_BYTES: usize = 2 * MESSAGE_BYTES;
 
+/// What a `call` frame may have besides its arguments.
+const CALL_BYTES: usize = 4 * 1024;
+
 /// What a `result` frame has besides its outcome, at most nearly always.
 const ENVELOPE_BYTES: usize = 512;
+
+/// Says that a call's arguments do not fit into the one frame in which a call travels.
+pub fn too_large_to_send(arguments: &Raw) -> Option<Fault> {
+    let (bytes, room) = (arguments.get().len(), FRAME_BYTES - CALL_BYTES);
+    (bytes > room).then(|| {
+        let message = format!(
+            "the arguments have {bytes} bytes, a call to a client at most {room}; pass the name of a file instead of what is in it, \
+             or cut it into several calls"
+        );
+        Fault::new("arguments_too_large", message)
+    })
+}
 
 /// The frames that carry a result: one `result`, or its parts if the text is larger than a frame.
 pub fn split(result: CallResult) -> Vec<String> {
@@ -126,6 +143,26 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect()
+    }
+
+    #[test]
+    fn the_largest_arguments_make_a_frame_that_is_read_and_larger_ones_are_refused_with_both_sizes() {
+        let of = |bytes: usize| Raw::from(serde_json::json!({ "a": "x".repeat(bytes - 8) }));
+        let largest = of(FRAME_BYTES - CALL_BYTES);
+        assert_eq!(too_large_to_send(&largest), None);
+        let call = crate::wire::Call {
+            call_id: CallId::generate(),
+            attempt: u32::MAX,
+            tool: "t".repeat(64),
+            arguments: largest,
+            timeout_ms: u64::MAX,
+            cap_ms: u64::MAX,
+            answer_ms: Some(u64::MAX),
+            traceparent: crate::trace::TraceContext::root(),
+        };
+        assert!(encode(&crate::wire::ToFoot::Call(call)).len() <= FRAME_BYTES);
+        let fault = too_large_to_send(&of(FRAME_BYTES - CALL_BYTES + 1)).unwrap();
+        assert!(fault.message.contains("1044481 bytes") && fault.message.contains("1044480"), "{}", fault.message);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -45,6 +45,11 @@ impl Client {
         client.send(hello).await?;
         while client.next().await?["type"] != "welcome" {}
         Ok(client)
+    }
+
+    /// Both ways, each by itself.
+    pub(crate) fn split(self) -> (impl Sink<Message, Error = Error> + Unpin, impl Stream<Item = Result<Message, Error>> + Unpin) {
+        self.0.split()
     }
 
     /// Sends a frame.

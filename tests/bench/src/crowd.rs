@@ -1,12 +1,14 @@
-//! Many clients at once: a hundred of which ten come and go, and a thousand that come together to ten thousand tasks.
+//! Many clients at once: a hundred of which ten come and go, a hundred of which one floods and one never reads, and a thousand
+//! that come together to ten thousand tasks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::client::Client;
 use super::load::{Target, spread};
@@ -30,6 +32,10 @@ const LARGE_BYTES: usize = 8 * 1024;
 /// Trees for each of those that come and go, and tasks of each.
 const TREES: usize = 3;
 const TREE: usize = 50;
+/// Calls to the noisy client and to the one that never reads, all the time: the noisy one answers none, and has more than it may.
+const UNANSWERED: usize = 300;
+/// Bytes of the arguments of each call to the one that never reads.
+const UNREAD_BYTES: usize = 64 * 1024;
 /// Sessions that wait, and tasks of each.
 const SESSIONS: usize = 1_000;
 const TASKS: usize = 10;
@@ -70,8 +76,61 @@ async fn serve(mut client: Client) -> anyhow::Result<()> {
     }
 }
 
-/// The process of the calm clients, or of those that come and go with calls under way.
+/// Says something all the time, and comes again when it is let go: results that nobody asked for, progress of its own calls,
+/// changes that are none. What it is sent it takes, and does nothing with it.
+async fn flood(addr: &str, token: &str) -> anyhow::Result<()> {
+    loop {
+        let (mut sink, mut stream) = Client::hello(addr, token, &hello("noisy", 0)).await?.split();
+        let call_id = Rc::new(RefCell::new("call_none".to_owned()));
+        let heard = Rc::clone(&call_id);
+        let takes = tokio::task::spawn_local(async move {
+            while let Some(Ok(message)) = stream.next().await {
+                let frame: Value = serde_json::from_str(message.to_text().unwrap_or_default()).unwrap_or_default();
+                if let Some(id) = frame["call_id"].as_str() {
+                    id.clone_into(&mut heard.borrow_mut());
+                }
+            }
+        });
+        loop {
+            let id = call_id.borrow().clone();
+            let frames = [
+                json!({"type": "progress", "call_id": id, "fraction": 0.5, "message": "x"}),
+                json!({"type": "result", "call_id": "call_y", "attempt": 1, "outcome": {"done": {"content": []}}}),
+                json!({"type": "ping", "nonce": 1}),
+                json!({"type": "tools_changed", "removed": ["nothing"]}),
+            ];
+            for frame in frames.iter().cycle().take(100) {
+                if sink.send(Message::text(frame.to_string())).await.is_err() {
+                    takes.abort();
+                    break;
+                }
+            }
+            if takes.is_finished() {
+                break;
+            }
+        }
+    }
+}
+
+/// The process of the noisy client, or of the one that never reads.
+async fn annoy(addr: &str, token: &str, kind: &str) -> anyhow::Result<()> {
+    if kind == "noisy" {
+        let (addr, token) = (addr.to_owned(), token.to_owned());
+        tokio::task::spawn_local(async move { flood(&addr, &token).await });
+        println!("ready");
+        return std::future::pending().await;
+    }
+    // Kept open and never read; the Brain may let it go.
+    let _deaf = Client::hello(addr, token, &hello(kind, 0)).await?;
+    println!("ready");
+    std::future::pending().await
+}
+
+/// The process of the calm clients, of those that come and go with calls under way, or of one that is a nuisance.
 pub(crate) async fn keep(addr: &str, token: &str, kind: &str) -> anyhow::Result<()> {
+    if kind == "noisy" || kind == "deaf" {
+        return annoy(addr, token, kind).await;
+    }
     let count = if kind == "calm" { CALM } else { FLAPPING };
     for n in 0..count {
         let mut client = Client::hello(addr, token, &hello(kind, n)).await?;
@@ -92,6 +151,46 @@ pub(crate) async fn keep(addr: &str, token: &str, kind: &str) -> anyhow::Result<
     std::future::pending().await
 }
 
+/// A call to one of the calm clients; each ninth is one of the server instead.
+fn call(addr: &str, token: &str, n: usize) -> Target {
+    let path = if n % 9 == 8 { "/api/v1/tools/now/call" } else { "/api/v1/tools/bench_echo/call" };
+    let arguments = if n % 9 == 8 { json!({}) } else { json!({"large": n.is_multiple_of(3)}) };
+    let body = json!({"session": format!("calm_{n}"), "arguments": arguments}).to_string();
+    Target::post(addr, path, token, "json", &body, "\"done\"")
+}
+
+/// Calls to calm clients, while one client floods and another never reads, and while none does.
+pub(crate) fn noisy(table: &mut Table) -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home)?;
+    let (addr, token) = (brain.addr.as_str(), brain.token.as_str());
+    let mut calm = Own::start(&["crowd", addr, token, "calm"])?;
+    calm.line("ready")?;
+    let targets: Vec<Target> = (0..CALM).map(|n| call(addr, token, n)).collect();
+    spread(&targets, LASTING / 3, PAUSE)?;
+    let without = spread(&targets, LASTING, PAUSE)?;
+    let mut others = Vec::new();
+    for kind in ["noisy", "deaf"] {
+        let mut other = Own::start(&["crowd", addr, token, kind])?;
+        other.line("ready")?;
+        others.push(other);
+    }
+    // Tasks for both: the noisy one has more calls than it may, the other more bytes than it takes.
+    for (kind, bytes) in [("noisy", 1), ("deaf", UNREAD_BYTES)] {
+        let step = json!([{"call": "bench_echo", "with": {"x": "x".repeat(bytes)}}]);
+        let tasks: Vec<Value> = (0..UNANSWERED).map(|n| json!({"id": format!("t{n}"), "steps": step})).collect();
+        // A submission is 16 MiB at most.
+        for some in tasks.chunks(UNANSWERED / 3) {
+            brain.post(&format!("/api/v1/tasks?session={kind}_0"), &json!({"tasks": some}).to_string())?;
+        }
+    }
+    let with = spread(&targets, LASTING, PAUSE)?;
+    let what = "100 clients, one floods and one never reads: the others' calls, p99 (base: they are quiet)";
+    table.ratio(what, "µs", without.micros(0.99), with.micros(0.99), Goal::Most(2.0));
+    table.ratio("the same, p50", "µs", without.micros(0.5), with.micros(0.5), Goal::None);
+    Ok(())
+}
+
 /// Calls to calm clients, while others come and go and while they do not.
 pub(crate) fn flapping(table: &mut Table) -> anyhow::Result<()> {
     let home = Home::new()?;
@@ -99,13 +198,7 @@ pub(crate) fn flapping(table: &mut Table) -> anyhow::Result<()> {
     let (addr, token) = (brain.addr.as_str(), brain.token.as_str());
     let mut calm = Own::start(&["crowd", addr, token, "calm"])?;
     calm.line("ready")?;
-    let call = |kind: &str, n: usize| {
-        let path = if n % 9 == 8 { "/api/v1/tools/now/call" } else { "/api/v1/tools/bench_echo/call" };
-        let arguments = if n % 9 == 8 { json!({}) } else { json!({"large": n.is_multiple_of(3)}) };
-        let body = json!({"session": format!("{kind}_{n}"), "arguments": arguments}).to_string();
-        Target::post(addr, path, token, "json", &body, "\"done\"")
-    };
-    let targets: Vec<Target> = (0..CALM).map(|n| call("calm", n)).collect();
+    let targets: Vec<Target> = (0..CALM).map(|n| call(addr, token, n)).collect();
     spread(&targets, LASTING / 3, PAUSE)?;
     let without = spread(&targets, LASTING, PAUSE)?;
     let mut others = Own::start(&["crowd", addr, token, "flap"])?;

@@ -27,7 +27,8 @@ use table::Table;
 const RUN_WITHIN: Duration = Duration::from_secs(360);
 
 /// The parts of a run, in their order.
-const PARTS: [&str; 9] = ["start", "packs", "calls", "commits", "reconnect", "waiting", "flapping", "morning", "idle"];
+const PARTS: [&str; 10] =
+    ["start", "packs", "calls", "commits", "reconnect", "waiting", "flapping", "noisy", "morning", "idle"];
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -76,6 +77,7 @@ fn whole(parts: &[&str]) -> anyhow::Result<()> {
             "reconnect" => work::reconnect(&mut table, client_rate),
             "waiting" => work::waiting(&mut table),
             "flapping" => crowd::flapping(&mut table),
+            "noisy" => crowd::noisy(&mut table),
             "morning" => crowd::morning(&mut table),
             _ => client::idle(&mut table),
         };

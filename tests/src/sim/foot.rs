@@ -165,6 +165,7 @@ fn config() -> FootConfig {
         brain_url: format!("http://{BRAIN}:{PORT}").parse().ok(),
         token: Arc::new(|| Some("secret".to_owned()).into()),
         session: None,
+        also_sessions: Vec::new(),
         new_session: false,
         name: None,
         client_type: "simulated".to_owned(),

@@ -211,7 +211,7 @@ async fn retry(brain: &Brain, shared: &Shared) -> Result<(), String> {
         // Once, whatever the answer is: its call may run once more.
         *super::lock(&shared.person).asked.entry(format!("{id}.{done}")).or_default() += 1;
         shared.story.note(format!("person: {id} goes on at step {done}"));
-        let answer = command(brain, OWNER, &text(&task["task_id"]), Verb::Retry).await;
+        let answer = command(brain, OWNER, &text(&task["task_id"]), Verb::Retry { any_client: false }).await;
         answer.map_err(|error| format!("retry {id}: {} {}", error.status, error.fault.message))?;
     }
     Ok(())

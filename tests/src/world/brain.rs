@@ -250,7 +250,9 @@ impl World {
         let wish = Wish { served_by: task.served_by(), any_client: task.head.spec.any_client, ..Wish::default() };
         let (tool, place) = match route::decide(&self.brain.registry, &view, &wish, &step.call) {
             Decision::Server { tool } => (tool, Place::Server),
-            Decision::Client { client_id, tool } => (tool, Place::Client { client_id, machine: "m".to_owned() }),
+            Decision::Client { client_id, tool } => {
+                (tool, Place::Client { client_id, machine: "m".to_owned(), folder: None })
+            }
             Decision::Block => return Routed::Wait { queued: false },
             Decision::Queue => return Routed::Wait { queued: true },
             Decision::Skip => return Routed::Skip,

@@ -18,16 +18,16 @@ use vance_shared::trace::TraceContext;
 use vance_supervise::SupervisorRef;
 use vance_tests::wait::{PATIENCE, until};
 
-const OWNER: &str = "local";
+pub(super) const OWNER: &str = "local";
 
-struct Inside {
-    brain: Brain,
+pub(super) struct Inside {
+    pub(super) brain: Brain,
     supervisors: Supervisors,
-    root: SupervisorRef,
+    pub(super) root: SupervisorRef,
 }
 
 impl Inside {
-    async fn start(dir: &std::path::Path) -> anyhow::Result<Self> {
+    pub(super) async fn start(dir: &std::path::Path) -> anyhow::Result<Self> {
         // The store of the Brain before it is free when the last of its threads is gone.
         let (store, seat) = until("the store", || async { Ok(Store::open(dir).ok()) }).await?;
         let builtins = Builtins::new(BuiltinConfig::default());
@@ -39,12 +39,16 @@ impl Inside {
 
     /// Submits until it is taken: whoever fell may be on the way back.
     async fn submit(&self, id: &str, steps: &Value) -> anyhow::Result<()> {
+        self.submit_tree(id, &json!({"tasks": [{"id": id, "steps": steps}]})).await
+    }
+
+    pub(super) async fn submit_tree(&self, key: &str, tree: &Value) -> anyhow::Result<()> {
         until("it is taken", || async {
             let submission = Submission {
                 owner: OWNER.to_owned(),
                 file: "tree.json".to_owned(),
-                text: json!({"tasks": [{"id": id, "steps": steps}]}).to_string(),
-                idempotency_key: Some(id.to_owned()),
+                text: tree.to_string(),
+                idempotency_key: Some(key.to_owned()),
                 client: None,
                 session: None,
                 trace: TraceContext::root(),
@@ -55,12 +59,30 @@ impl Inside {
         Ok(())
     }
 
-    async fn until_state(&self, id: &str, state: &str) -> anyhow::Result<Value> {
+    pub(super) async fn until_state(&self, id: &str, state: &str) -> anyhow::Result<Value> {
         until(&format!("{id} {state}"), || async {
             let Ok(body) = tasks(&self.brain, OWNER, TaskFilter::default()).await else { return Ok(None) };
             let body = body.value();
             let found = body["tasks"].as_array().into_iter().flatten().find(|t| t["id"] == id && t["state"] == state);
             Ok(found.cloned())
+        })
+        .await
+    }
+
+    /// Makes one of a kind of actor fall, and waits until it is back; a task comes back as another actor, and it shows in the task itself.
+    pub(super) async fn strike(&self, kind: &str) -> anyhow::Result<()> {
+        let struck = until("somebody to strike", || async {
+            let Some((supervisor, name)) = self.find(kind).await else { return Ok(None) };
+            Ok(supervisor.strike(&name).await.then_some((supervisor, name)))
+        });
+        let (supervisor, name) = struck.await?;
+        if kind == "task" {
+            return Ok(());
+        }
+        until(&format!("{kind} is back"), || async {
+            let children = supervisor.children().await;
+            let back = children.iter().find(|c| c.name == name && c.restarts > 0);
+            Ok(back.filter(|c| c.last_exit.as_deref().is_some_and(|why| why.contains("panicked"))).map(drop))
         })
         .await
     }
@@ -72,13 +94,18 @@ impl Inside {
                 let name = self.brain.directory.loaded().first()?.actor.name().to_owned();
                 Some((self.supervisors.sessions.clone(), name))
             }
+            // That of the one that runs: those of tasks that wait are gone.
+            "task" => {
+                let tasks = self.supervisors.tasks.children().await;
+                Some((self.supervisors.tasks.clone(), tasks.first()?.name.clone()))
+            }
             "scheduler" => Some((self.supervisors.work.clone(), kind.to_owned())),
             _ => Some((self.root.clone(), kind.to_owned())),
         }
     }
 }
 
-fn here(story: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+pub(super) fn here(story: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     vance_supervise::run(2, story)?
 }
 
@@ -90,17 +117,7 @@ fn each_kind_of_the_brains_actors_may_panic_and_what_waits_is_not_lost() -> anyh
         inside.submit("waits", &json!([{"call": "now"}, {"call": "git_status"}])).await?;
         let before = inside.until_state("waits", "blocked").await?;
         for kind in ["store_gate", "registry", "session", "scheduler"] {
-            let struck = until("somebody to strike", || async {
-                let Some((supervisor, name)) = inside.find(kind).await else { return Ok(None) };
-                Ok(supervisor.strike(&name).await.then_some((supervisor, name)))
-            });
-            let (supervisor, name) = struck.await?;
-            until(&format!("{kind} is back"), || async {
-                let children = supervisor.children().await;
-                let back = children.iter().find(|c| c.name == name && c.restarts > 0);
-                Ok(back.filter(|c| c.last_exit.as_deref().is_some_and(|why| why.contains("panicked"))).map(drop))
-            })
-            .await?;
+            inside.strike(kind).await?;
             // Neighbours of the same supervisor did not even notice.
             if kind == "store_gate" {
                 let others = inside.root.children().await;

@@ -37,6 +37,8 @@ fn client(name: &str, online: bool, last_active_ms: i64, tools: &[&str]) -> Clie
         client_id: client_id(&format!("foot_{name}")),
         name: name.to_owned(),
         machine: format!("{name}.local"),
+        working_dir: Some(format!("/home/{name}")),
+        also: Arc::default(),
         online,
         last_active_ms,
         tools: Arc::new(tools.iter().map(|t| (tool(t), spec(t, &[]))).collect::<HashMap<_, _>>()),
@@ -351,6 +353,24 @@ fn the_chosen_client_is_named_then_submitter_then_served_then_active() {
     assert_eq!(decided(&registry, &clients(&["a", "b", "d"]), &served), "block");
     assert_eq!(decided(&registry, &clients(&all), &Wish { submitted_by: Some(&b), ..Wish::default() }), "foot_b t");
     assert_eq!(decided(&registry, &clients(&all), &Wish::default()), "foot_d t");
+}
+
+#[test]
+fn what_works_in_a_folder_goes_on_in_that_folder_and_packs_go_on_anywhere() {
+    let mut pack = (*spec("p__t", &[])).clone();
+    pack.pack = Some("p".to_owned());
+    let mut a = client("a", true, 1, &["write_local_file"]);
+    Arc::get_mut(&mut a.tools).unwrap().insert(tool("p__t"), Arc::new(pack));
+    let there = view(vec![a]);
+    let served = client_id("foot_a");
+    let to = |folder: &str, name: &str, any_client: bool| {
+        let wish = Wish { served_by: Some(&served), works_in: Some(folder), any_client, ..Wish::default() };
+        shown(&decide(&Registry::default(), &there, &wish, &tool(name)))
+    };
+    assert_eq!(to("/home/a", "write_local_file", false), "foot_a write_local_file");
+    assert_eq!(to("/elsewhere", "write_local_file", false), "block");
+    assert_eq!(to("/elsewhere", "write_local_file", true), "foot_a write_local_file");
+    assert_eq!(to("/elsewhere", "p__t", false), "foot_a p__t");
 }
 
 #[test]

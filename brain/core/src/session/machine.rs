@@ -59,9 +59,11 @@ impl Session {
             Input::Accepted { client_id, epoch, call_id } => {
                 if self.touch(&client_id, epoch, now)
                     && let Some(entry) = self.held_by(&call_id, &client_id)
-                    && entry.phase == Phase::Sent
                 {
-                    entry.phase = Phase::Accepted;
+                    entry.taken = true;
+                    if entry.phase == Phase::Sent {
+                        entry.phase = Phase::Accepted;
+                    }
                 }
             }
             Input::Progress { client_id, epoch, progress } => self.progress(&client_id, epoch, progress, now, &mut out),
@@ -163,7 +165,7 @@ impl Session {
         let news = if entry.phase.is_out() {
             News::Attached
         } else if has {
-            entry.phase = Phase::Accepted;
+            (entry.phase, entry.taken) = (Phase::Accepted, true);
             (entry.deadline_ms, entry.cap_ms) = deadlines(&entry.call, now);
             due = Some(entry.deadline_ms + DEADLINE_SLACK_MS);
             News::Attached
@@ -173,6 +175,12 @@ impl Session {
             News::Ended(Outcome::Unknown {
                 reason: format!("the process that ran it on {machine} ended before it had a result"),
             })
+        } else if entry.taken {
+            let machine = client.info.machine.clone();
+            self.calls.remove(call_id);
+            let reason =
+                format!("{machine} accepted it and does not know it any more: its journal was lost, or is a copy");
+            News::Ended(Outcome::Unknown { reason })
         } else {
             self.calls.remove(call_id);
             News::NeverArrived
@@ -218,6 +226,7 @@ impl Session {
         }
         let call_id = progress.call_id.clone();
         let Some(entry) = self.held_by(&call_id, client_id) else { return };
+        entry.taken = true;
         if matches!(entry.phase, Phase::Sent | Phase::Accepted) {
             entry.deadline_ms = (now + ms(entry.call.timeout_ms)).min(entry.cap_ms);
             out.push(Effect::Deliver { client_id: client_id.clone(), call_id, news: News::Progress(progress) });
@@ -238,7 +247,7 @@ impl Session {
             }
             Some(entry) => match entry.phase {
                 Phase::Sent | Phase::Accepted | Phase::Asking => {
-                    entry.phase = Phase::Asking;
+                    (entry.phase, entry.taken) = (Phase::Asking, true);
                     entry.deadline_ms = now.saturating_add(answer_within(&entry.call));
                     let due = entry.deadline_ms + DEADLINE_SLACK_MS;
                     self.is_due(due);
@@ -311,8 +320,15 @@ impl Session {
             return;
         }
         let (deadline_ms, cap_ms) = deadlines(&call, now);
-        let entry =
-            Entry { client_id: client_id.clone(), call: call.clone(), replay, phase: Phase::Sent, deadline_ms, cap_ms };
+        let entry = Entry {
+            client_id: client_id.clone(),
+            call: call.clone(),
+            replay,
+            phase: Phase::Sent,
+            taken: false,
+            deadline_ms,
+            cap_ms,
+        };
         self.calls.insert(call_id, entry);
         self.is_due(deadline_ms + DEADLINE_SLACK_MS);
         out.push(Effect::Send { client_id, frame: ToFoot::Call((*call).clone()) });
@@ -333,6 +349,7 @@ impl Session {
             call,
             replay,
             phase: Phase::Suspended,
+            taken: false,
             deadline_ms,
             cap_ms,
         });

@@ -116,6 +116,18 @@ fn a_result_counts_once_and_only_from_the_connection_that_holds_the_call() {
 }
 
 #[test]
+fn a_client_that_accepted_a_call_and_does_not_know_it_any_more_has_another_journal() {
+    let mut session = sent(Replay::Unsafe);
+    session.handle(dispatch("a", 2, Replay::Unsafe), 0);
+    session.handle(accepted(1), 1);
+    session.handle(detach("a", 1), 2);
+    let effects = session.handle(attach("a", 2, Inflight::default(), &[1, 2]), 3);
+    let unknown = |effect: &Effect| matches!(effect, Effect::Deliver { call_id, news: News::Ended(Outcome::Unknown { .. }), .. } if *call_id == id(1));
+    assert!(effects.iter().any(unknown), "{effects:?}");
+    assert!(effects.contains(&deliver("a", 2, News::NeverArrived)), "{effects:?}");
+}
+
+#[test]
 fn a_cut_line_suspends_and_the_return_says_how_each_call_stands() {
     let mut session = sent(Replay::Unsafe);
     for n in 2..=4 {

@@ -21,6 +21,7 @@ impl Task {
             error: None,
             step: 0,
             failed_attempts: 0,
+            bound_from: 0,
             safe_reruns: 0,
             not_run: 0,
             results: BTreeMap::new(),
@@ -133,7 +134,10 @@ impl Task {
                 self.reason = Some(reason.clone());
                 self.end(State::Skipped, at);
             }
-            Event::Retried {} => {
+            Event::Retried { any_client } => {
+                if *any_client {
+                    self.bound_from = self.calls.len();
+                }
                 self.enter(State::Pending, at);
                 (self.error, self.reason, self.wait, self.call) = (None, None, None, None);
                 self.question = None;
@@ -248,9 +252,11 @@ fn by_hand(output: &Value) -> Value {
 }
 
 fn record(call: &OpenCall, at: i64) -> CallRecord {
-    let (route, client_id, machine) = match &call.place {
-        Place::Server => ("server", None, None),
-        Place::Client { client_id, machine } => ("client", Some(client_id.clone()), Some(machine.clone())),
+    let (route, client_id, machine, folder) = match &call.place {
+        Place::Server => ("server", None, None, None),
+        Place::Client { client_id, machine, folder } => {
+            ("client", Some(client_id.clone()), Some(machine.clone()), folder.clone())
+        }
     };
     CallRecord {
         call_id: call.call_id.clone(),
@@ -258,6 +264,7 @@ fn record(call: &OpenCall, at: i64) -> CallRecord {
         route,
         client_id,
         machine,
+        folder,
         attempts: call.attempt,
         outcome: None,
         trace_id: call.trace.trace_id(),

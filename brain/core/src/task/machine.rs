@@ -68,7 +68,7 @@ impl Turn<'_> {
                 }
             }
             Input::Cancel { reason } => self.cancel(reason),
-            Input::Retry => self.retry(),
+            Input::Retry { any_client } => self.retry(any_client),
             Input::Resolve(verdict) => self.resolve(verdict),
             Input::TimedOut => self.timed_out(),
         }
@@ -277,12 +277,12 @@ impl Turn<'_> {
 
     fn unknown(&mut self, call: &OpenCall, outcome: Outcome) {
         let call_id = call.call_id.clone();
-        self.event(Event::CallEnded { call_id: call_id.clone(), outcome });
-        let policy = match call.replay {
         let why = match &outcome {
             Outcome::Unknown { reason } => format!("; the last time: {reason}"),
             Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled { .. } => String::new(),
         };
+        self.event(Event::CallEnded { call_id: call_id.clone(), outcome });
+        let policy = match call.replay {
             Replay::Safe => OnUnknown::Retry,
             Replay::Unsafe => self.task.head.spec.on_unknown,
         };
@@ -457,9 +457,9 @@ impl Turn<'_> {
         self.effect(Effect::CancelCall(call.call_id, call.place.client().cloned(), reason));
     }
 
-    fn retry(&mut self) {
+    fn retry(&mut self, any_client: bool) {
         match self.task.state.not_retryable() {
-            None => self.event(Event::Retried {}),
+            None => self.event(Event::Retried { any_client }),
             Some(fault) => self.step.refused = Some(fault),
         }
     }

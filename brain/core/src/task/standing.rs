@@ -23,6 +23,8 @@ pub struct CallRecord {
     pub route: &'static str,
     pub client_id: Option<ClientId>,
     pub machine: Option<String>,
+    /// The folder that it worked in, if its tool works in one.
+    pub folder: Option<String>,
     pub attempts: u32,
     pub outcome: Option<String>,
     pub trace_id: String,
@@ -92,6 +94,8 @@ pub struct Task {
     pub answered: Option<Answered>,
     /// The server's call that this very process runs.
     pub here: Here,
+    /// So many of its calls were before a person let it go to another client: they bind it no more.
+    pub bound_from: usize,
     /// All calls.
     pub calls: Vec<CallRecord>,
     /// How often it began to run: from its start, after a wait, after a retry.
@@ -119,9 +123,23 @@ impl PartialEq for Here {
 }
 
 impl Task {
-    /// The client that ran its calls so far.
+    /// The client that ran its calls so far: it goes on there.
     pub fn served_by(&self) -> Option<&ClientId> {
-        self.calls.iter().rev().find_map(|c| c.client_id.as_ref())
+        self.binding().rev().find_map(|c| c.client_id.as_ref())
+    }
+
+    /// The machine of that client.
+    pub fn served_on(&self) -> Option<&str> {
+        self.binding().rev().find_map(|c| c.machine.as_deref())
+    }
+
+    /// The folder in which its calls worked so far.
+    pub fn works_in(&self) -> Option<&str> {
+        self.binding().rev().find_map(|c| c.folder.as_deref())
+    }
+
+    fn binding(&self) -> impl DoubleEndedIterator<Item = &CallRecord> {
+        self.calls.iter().skip(self.bound_from)
     }
 
     /// Its open call on a client.

@@ -71,7 +71,7 @@ fn open_call(task: &Task, n: u32, place: Place, replay: Replay) -> OpenCall {
 }
 
 fn on_foot(name: &str) -> Place {
-    Place::Client { client_id: foot(name), machine: format!("{name}.local") }
+    Place::Client { client_id: foot(name), machine: format!("{name}.local"), folder: None }
 }
 
 fn done(text: &str) -> Outcome {
@@ -349,7 +349,7 @@ fn a_retry_is_no_word_on_a_call_that_may_have_run() {
         story.ended(1, "a", unknown());
         end(&mut story);
         assert!(story.task.state.is_terminal());
-        assert_eq!(story.say(Input::Retry).events, [Event::Retried {}]);
+        assert_eq!(story.say(Input::Retry { any_client: false }).events, [Event::Retried { any_client: false }]);
         story.restart();
         assert_eq!(story.say(Input::Start).effects, [Effect::Park]);
         assert_eq!(story.reason(), "Outcome unknown for Tool: read_local_file (call call_1)");
@@ -373,7 +373,7 @@ fn a_failed_step_is_tried_again_with_a_new_id_and_growing_pauses() {
     assert_eq!(story.ended(3, "a", Outcome::failed("tool_failed", "no")).effects[1], Effect::Ended);
     assert_eq!((story.task.state, story.task.error.clone().unwrap().message.as_str()), (State::Failed, "no"));
     // A person's retry begins its attempts anew, at the same step.
-    story.say(Input::Retry);
+    story.say(Input::Retry { any_client: false });
     assert_eq!((story.task.state, story.task.failed_attempts, story.task.error.clone()), (State::Pending, 0, None));
     assert_eq!(story.say(Input::Start).effects, [Effect::Route]);
 }

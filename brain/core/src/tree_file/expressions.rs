@@ -48,7 +48,7 @@ pub(super) fn check(drafts: &[Draft<'_>], index: &Index<'_>, order: &Order, prob
             for name in expression::step_references(text.text) {
                 check_step_reference(&name, draft, text, problems);
             }
-            for id in expression::task_references(text.text) {
+            for id in expression::task_references(text.text).ids {
                 if let Some(message) = wrong_task_reference(&id, at, drafts, index, &mut search, problems) {
                     problems.add(
                         text.line,
@@ -82,6 +82,12 @@ fn wrong_task_reference(
     problems: &Problems,
 ) -> Option<String> {
     let Some(&other) = index.get(id) else {
+        let goes_on = |known: &str| {
+            known.strip_prefix(id).is_some_and(|rest| rest.starts_with(|c: char| !c.is_alphanumeric() && c != '_'))
+        };
+        if let Some(meant) = drafts.iter().filter_map(|draft| draft.id).filter(|known| goes_on(known)).min() {
+            return Some(format!("which an expression reads as `{id}` and more; write tasks['{meant}']"));
+        }
         return Some(format!("but there is no task of this id{}", did_you_mean(id, index, problems)));
     };
     if other == at {

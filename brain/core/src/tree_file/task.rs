@@ -90,10 +90,18 @@ pub(super) fn read<'a>(
     if fields.has("max_parallel") && children.is_none() {
         fields.add("max_parallel", "`max_parallel` limits what is below a task, but this one has no `children`");
     }
+    for name in OF_STEPS.into_iter().filter(|name| children.is_some() && fields.has(name)) {
+        let text = format!("`{name}` is about a task's own steps, but this one has `children`; write it at those that have steps");
+        fields.add(name, text);
+    }
     fields.finish();
     draft.spec = id.map(|_| spec);
     Some((draft, children))
 }
+
+/// Fields that would say nothing at a task with `children`: it has no calls of its own.
+const OF_STEPS: [&str; 7] =
+    ["tools", "execution_target", "offline_strategy", "client", "any_client", "on_unknown", "retry"];
 
 /// How many tasks may run at once, in a tree or below a task.
 pub(super) fn max_parallel(fields: &mut Fields<'_>) -> Option<u32> {

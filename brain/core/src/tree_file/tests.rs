@@ -455,6 +455,27 @@ proptest! {
 }
 
 #[test]
+fn what_is_about_calls_is_refused_at_a_task_without_any() {
+    let text = "- id: a\n  client: lap\n  retry: {max_attempts: 2}\n  timeout: 1m\n  children:\n  - {id: b, goal: x, client: lap}\n";
+    let problems: Vec<String> = parse_tree("f", text).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("f:2: `client` is about a task's own steps"), "{problems:?}");
+    assert!(problems[1].starts_with("f:3: `retry`"), "{problems:?}");
+}
+
+#[test]
+fn a_hyphen_in_an_id_is_written_as_a_subscript() {
+    let of = |reference: &str| {
+        format!(
+            "- {{id: my-task, steps: [{{call: now, as: r}}]}}\n- id: b\n  depends_on: [my-task]\n  steps:\n  - call: task_note\n    with: {{text: \"{{{{ {reference} }}}}\"}}\n"
+        )
+    };
+    assert!(parse_tree("f", &of("tasks['my-task'].r.text")).is_ok());
+    let problems = parse_tree("f", &of("tasks.my-task.r.text")).unwrap_err();
+    assert!(problems.iter().any(|problem| problem.to_string().contains("write tasks['my-task']")), "{problems:?}");
+}
+
+#[test]
 fn max_parallel_limits_a_tree_or_what_is_below_a_task() {
     let text =
         "max_parallel: 4\ntasks:\n- id: a\n  max_parallel: 2\n  children:\n  - {id: b, goal: x}\n- {id: c, goal: x}\n";

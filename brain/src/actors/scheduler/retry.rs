@@ -32,6 +32,7 @@ const MAX_WAITING: usize = 64;
 pub(super) struct Asked {
     pub(super) task_id: TaskId,
     /// Other clients may go on with it and with what is revived with it.
+    pub(super) any_client: bool,
     /// Its tree's tasks as they were stored.
     pub(super) tree: Vec<Entry>,
     pub(super) reply: Reply,
@@ -73,7 +74,7 @@ impl Scheduler {
     /// Begins the retry whose turn it is, if it is time.
     pub(super) fn next_retry(&mut self, tree_id: &TreeId, ctx: &mut Context<Self>) {
         let Some(retries) = self.retries.get_mut(tree_id).filter(|retries| !retries.is_under_way) else { return };
-        let Some(Asked { task_id, tree, reply, .. }) = retries
+        let Some(Asked { task_id, any_client, tree, reply, .. }) = retries
             .waiting
             .pop_front_if(|asked| self.board.is_settled(&asked.tree) || asked.since.elapsed() >= SETTLES_WITHIN)
         else {
@@ -100,7 +101,7 @@ impl Scheduler {
                     aside.begin_retry(&task_id)
                 }
             };
-            let revived = match revive(&brain.store, &task_id, &closure).await {
+            let revived = match revive(&brain.store, &task_id, &closure, any_client).await {
                 Ok(ids) => Ok((ids, tree_as_it_is(&brain, &tree_id).await)),
                 Err(fault) => Err(fault),
             };
@@ -149,11 +150,16 @@ impl Scheduler {
 
 /// Makes these tasks pending again, all or none; gives those that are. The first of all decides: if `task_id` is not one that can be
 /// retried, nothing is. Others that cannot be any more stay as they are.
-async fn revive(store: &Store, task_id: &TaskId, closure: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
+async fn revive(
+    store: &Store,
+    task_id: &TaskId,
+    closure: &[TaskId],
+    any_client: bool,
+) -> Result<Vec<TaskId>, Fault> {
     let mut pause = STORE_RETRY.0;
     let mut may_be_written = false;
     loop {
-        let tried = match read(store, task_id, closure).await {
+        let tried = match read(store, task_id, closure, any_client).await {
             Ok(Read::Refused(_)) if may_be_written => return Ok(closure.to_vec()),
             Ok(Read::Refused(fault)) => return Err(fault),
             Ok(Read::Ready(batch, ids)) => store.commit(batch).await.map(|_| ids),
@@ -185,7 +191,7 @@ enum Read {
     Refused(Fault),
 }
 
-async fn read(store: &Store, task_id: &TaskId, closure: &[TaskId]) -> Result<Read, StoreError> {
+async fn read(store: &Store, task_id: &TaskId, closure: &[TaskId], any_client: bool) -> Result<Read, StoreError> {
     let mut batch = Batch { at_ms: now_ms(), ..Batch::default() };
     let mut ids = Vec::with_capacity(closure.len());
     for id in closure {
@@ -195,7 +201,7 @@ async fn read(store: &Store, task_id: &TaskId, closure: &[TaskId]) -> Result<Rea
             Err(error) => return Ok(Read::Refused(Fault::new("store_corrupt", error.to_string()))),
         };
         let (before, version) = (task.state, task.version);
-        let step = task.handle(Input::Retry, batch.at_ms);
+        let step = task.handle(Input::Retry { any_client }, batch.at_ms);
         match step.refused {
             Some(fault) if id == task_id => return Ok(Read::Refused(fault)),
             // Whether the others are to be revived rests on how it stands, too.
@@ -267,15 +273,15 @@ mod tests {
         let all = [parent.clone(), child.clone(), done.clone()];
 
         let before = store.stats().commits;
-        let refused = revive(&store, &done, &all).await.unwrap_err();
+        let refused = revive(&store, &done, &all, false).await.unwrap_err();
         assert_eq!(refused.code, "not_retryable");
         assert_eq!((store.stats().commits, state(&store, &parent).await), (before, State::Cancelled));
 
-        assert_eq!(revive(&store, &child, &all).await.unwrap(), [parent.clone(), child.clone()]);
+        assert_eq!(revive(&store, &child, &all, false).await.unwrap(), [parent.clone(), child.clone()]);
         assert_eq!(store.stats().commits, before + 1);
         for (id, want) in [(&parent, State::Pending), (&child, State::Pending), (&done, State::Completed)] {
             assert_eq!(state(&store, id).await, want);
         }
-        assert_eq!(revive(&store, &child, &all).await.unwrap_err().code, "not_retryable");
+        assert_eq!(revive(&store, &child, &all, false).await.unwrap_err().code, "not_retryable");
     }
 }

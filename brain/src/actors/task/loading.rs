@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use vance_brain_core::expression::task_references;
+use vance_brain_core::expression::{TaskReferences, task_references};
 use vance_brain_core::task::Task;
 use vance_shared::ids::TaskId;
 
@@ -42,18 +42,21 @@ pub(super) async fn load(brain: Brain, task_id: TaskId) -> Result<Loaded, LoadEr
 
 /// Outputs of the tasks of the same tree that the steps refer to.
 async fn outputs(brain: &Brain, task: &Task) -> Result<Value, StoreError> {
-    let mut wanted = Vec::new();
+    let mut wanted = TaskReferences::default();
     for step in &task.head.spec.steps {
         collect_references(&Value::Object(step.with.clone()), &mut wanted);
     }
-    if wanted.is_empty() {
+    if wanted.any {
+        wanted.ids.extend(task.head.spec.depends_on.iter().cloned());
+    }
+    if wanted.ids.is_empty() {
         return Ok(json!({}));
     }
     let tree = brain.store.row(rows::TREE, task.head.tree_id.as_str()).await?;
     let ids: Map<String, Value> =
         tree.and_then(|row| row.data.value().get("tasks").and_then(|t| t.as_object().cloned())).unwrap_or_default();
     let mut out = Map::new();
-    for id in wanted {
+    for id in wanted.ids {
         let Some(task_id) = ids.get(&id).and_then(Value::as_str) else { continue };
         let row = brain.store.row(rows::TASK, task_id).await?;
         let output = row.and_then(|r| r.data.to::<rows::TaskRow>().ok()).map(|r| r.view.value()["output"].take());
@@ -62,9 +65,13 @@ async fn outputs(brain: &Brain, task: &Task) -> Result<Value, StoreError> {
     Ok(Value::Object(out))
 }
 
-fn collect_references(value: &Value, out: &mut Vec<String>) {
+fn collect_references(value: &Value, out: &mut TaskReferences) {
     match value {
-        Value::String(text) => out.extend(task_references(text)),
+        Value::String(text) => {
+            let TaskReferences { ids, any } = task_references(text);
+            out.ids.extend(ids);
+            out.any |= any;
+        }
         Value::Array(items) => items.iter().for_each(|v| collect_references(v, out)),
         Value::Object(map) => map.values().for_each(|v| collect_references(v, out)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

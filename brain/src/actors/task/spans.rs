@@ -64,7 +64,7 @@ impl Spans {
                 | Event::Resolved { .. }
                 | Event::Completed {}
                 | Event::Skipped { .. }
-                | Event::Retried {} => {}
+                | Event::Retried { .. } => {}
             }
         }
     }
@@ -132,7 +132,7 @@ impl Spans {
             .with(SESSION_ID, &task.head.session_id);
         let span = match &call.place {
             Place::Server => span.with(CALL_ROUTE, "server"),
-            Place::Client { client_id, machine } => {
+            Place::Client { client_id, machine, .. } => {
                 span.with(CALL_ROUTE, "client").with(CLIENT_ID, client_id).with(MACHINE, machine)
             }
         };

@@ -206,6 +206,7 @@ impl GuardedChild {
             return Ok(exit);
         }
         self.stdin = None;
+        self.wake();
         let words = format!("end {}\n", grace.as_millis());
         // A guard that ends at this moment does not listen any more; the wait tells.
         if self.lease.get_mut().write_all(words.as_bytes()).await.is_err() {
@@ -220,12 +221,29 @@ impl GuardedChild {
         }
     }
 
+    /// A guard that somebody stopped (SIGSTOP) hears neither a word nor that we are gone, and would stay for ever.
+    fn wake(&self) {
+        if let Some(pid) = self.guard.id().and_then(|pid| i32::try_from(pid).ok())
+            && let Err(error) = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGCONT)
+        {
+            tracing::debug!(pid, %error, "the guard is already gone");
+        }
+    }
+
     /// What is left to do when the guard itself was killed.
     fn kill_group(&self) {
         if let Ok(leader) = i32::try_from(self.leader)
             && nix::sys::signal::killpg(nix::unistd::Pid::from_raw(leader), nix::sys::signal::Signal::SIGKILL).is_ok()
         {
             tracing::warn!(pid = leader, "a guard was killed; its process group was killed after it");
+        }
+    }
+}
+
+impl Drop for GuardedChild {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.wake();
         }
     }
 }

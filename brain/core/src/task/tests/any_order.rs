@@ -81,7 +81,7 @@ impl World {
         let step = self.story.say(input.clone());
         let context = format!("{input:?} in {:?}\n gave {step:?}", before.state);
         if before.state.is_terminal() {
-            let ok = step.events.iter().all(|e| matches!(e, Event::LateResult { .. } | Event::Retried {}));
+            let ok = step.events.iter().all(|e| matches!(e, Event::LateResult { .. } | Event::Retried { .. }));
             assert!(ok, "terminal states absorb: {context}");
         }
         for event in &step.events {
@@ -218,7 +218,7 @@ impl World {
                 }
             }
             Act::Cancel => self.input(Input::Cancel { reason: "x".into() }),
-            Act::Retry => self.input(Input::Retry),
+            Act::Retry => self.input(Input::Retry { any_client: false }),
             Act::Resolve(n) => self.input(Input::Resolve(match n {
                 0 => Verdict::Done { output: json!("by hand") },
                 1 => Verdict::Failed,
