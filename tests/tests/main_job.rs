@@ -235,11 +235,12 @@ async fn of_equal_submissions_at_once_one_tree_and_one_session_stay() -> anyhow:
     let home = Home::new()?;
     let brain = Brain::start(&home).await?;
     let api = Api::new(&home, &brain.url)?;
-    let sessions = async || { anyhow::Ok(api.get("/api/v1/sessions").await?.1["sessions"].as_array().map_or(0, Vec::len)) };
+    let sessions = async || anyhow::Ok(api.get("/api/v1/sessions").await?.1["sessions"].as_array().map_or(0, Vec::len));
     let before = sessions().await?;
     let yaml = "mode: autonomous\ntasks:\n- id: a\n  steps: [{call: now}]\n";
     let all = futures_util::future::join_all((0..8).map(|_| api.submit_raw(yaml, &[("idempotency-key", "k1")]))).await;
-    let bodies: BTreeSet<String> = all.into_iter().map(|given| given.map(|(_, body)| body.to_string())).collect::<Result<_, _>>()?;
+    let bodies: BTreeSet<String> =
+        all.into_iter().map(|given| given.map(|(_, body)| body.to_string())).collect::<Result<_, _>>()?;
     assert_eq!(bodies.len(), 1, "{bodies:?}");
     assert_eq!(sessions().await?, before + 1);
     Ok(())

@@ -224,7 +224,8 @@ impl GuardedChild {
     /// A guard that somebody stopped (SIGSTOP) hears neither a word nor that we are gone, and would stay for ever.
     fn wake(&self) {
         if let Some(pid) = self.guard.id().and_then(|pid| i32::try_from(pid).ok())
-            && let Err(error) = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGCONT)
+            && let Err(error) =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGCONT)
         {
             tracing::debug!(pid, %error, "the guard is already gone");
         }
