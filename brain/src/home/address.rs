@@ -125,12 +125,12 @@ mod tests {
     fn behind_tls_it_is_named_as_its_certificate_is() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("cert.pem");
-        let allowed = ["brain.example".to_owned(), "proxy.example:443".to_owned()];
+        let allowed = ["brain.example.org".to_owned(), "proxy.example:443".to_owned()];
         for (names, bound, want) in [
             (&["localhost"][..], "0.0.0.0:47", "https://localhost:47"),
             (&["localhost", "127.0.0.1"], "0.0.0.0:47", "https://127.0.0.1:47"),
-            (&["brain.example"], "0.0.0.0:47", "https://brain.example:47"),
-            (&["*.example", "proxy.example"], "127.0.0.1:47", "https://brain.example:47"),
+            (&["brain.example.org"], "0.0.0.0:47", "https://brain.example.org:47"),
+            (&["*.example.org", "proxy.example"], "127.0.0.1:47", "https://brain.example.org:47"),
             (&["proxy.example"], "0.0.0.0:443", "https://proxy.example:443"),
             (&["proxy.example"], "0.0.0.0:47", "https://localhost:47"),
             (&["::1"], "[::]:47", "https://[::1]:47"),
