@@ -6,9 +6,9 @@ use anyhow::Context as _;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::own::Own;
@@ -48,7 +48,9 @@ impl Client {
     }
 
     /// Both ways, each by itself.
-    pub(crate) fn split(self) -> (impl Sink<Message, Error = Error> + Unpin, impl Stream<Item = Result<Message, Error>> + Unpin) {
+    pub(crate) fn split(
+        self,
+    ) -> (impl Sink<Message, Error = Error> + Unpin, impl Stream<Item = Result<Message, Error>> + Unpin) {
         self.0.split()
     }
 

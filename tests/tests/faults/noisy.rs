@@ -40,7 +40,8 @@ async fn attach(brain: &Brain, name: &str, under_way: usize) -> anyhow::Result<L
     let principal = Principal::new(OWNER, &Scope::ALL);
     vance_supervise::near(vance_brain::link::serve_socket(brain.clone(), principal, far, ()));
     let mut line = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
-    let hello = json!({"type": "client_connected", "client_id": format!("foot_{name}"), "available_tools": [{"name": name}]});
+    let hello =
+        json!({"type": "client_connected", "client_id": format!("foot_{name}"), "available_tools": [{"name": name}]});
     line.send(Message::text(hello.to_string())).await?;
     while frame(&mut line).await?["type"] != "welcome" {}
     Ok(line)
