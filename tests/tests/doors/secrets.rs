@@ -58,7 +58,8 @@ async fn set(home: &Home, name: &str, value: &str) -> anyhow::Result<()> {
     input.write_all(format!("{value}\n").as_bytes()).await?;
     drop(input);
     let output = child.wait_with_output().await?;
-    anyhow::ensure!(output.status.success() && output.stdout == format!("{name} is set\n").into_bytes());
+    let said = format!("{name} is set ({} characters)\n", value.len());
+    anyhow::ensure!(output.status.success() && output.stdout == said.into_bytes());
     Ok(())
 }
 
