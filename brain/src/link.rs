@@ -22,8 +22,8 @@ use vance_shared::call::Fault;
 use vance_shared::ids::{ClientId, SessionId};
 use vance_shared::json::Raw;
 use vance_shared::limits::{
-    ALSO_SESSIONS,     FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES, SOCKET_BUFFER_BYTES,
-    SOCKET_WRITE_BYTES,
+    ALSO_SESSIONS, FRAME_BYTES, HEARTBEAT, HEARTBEAT_MISSES, HELLO_FRAME_BYTES, HELLO_WAIT, MESSAGE_BYTES,
+    SOCKET_BUFFER_BYTES, SOCKET_WRITE_BYTES,
 };
 use vance_shared::show;
 use vance_shared::wire::{
@@ -200,7 +200,8 @@ async fn admit(brain: &Brain, principal: &Principal, hello: ClientConnected) -> 
     let missing = Missing::Create(Mode::Interactive);
     let session = brain.directory.open(brain, owner, &session_id, missing).await.map_err(of_fault)?;
     if hello.also_sessions.len() > ALSO_SESSIONS {
-        let message = format!("also_sessions has {} sessions, at most {ALSO_SESSIONS} are served", hello.also_sessions.len());
+        let message =
+            format!("also_sessions has {} sessions, at most {ALSO_SESSIONS} are served", hello.also_sessions.len());
         return Err(Refusal::new(CLOSE_FORBIDDEN, "too_many_sessions", message));
     }
     for also in &hello.also_sessions {

@@ -175,3 +175,71 @@ async fn refused_names_are_told_to_the_client_and_shown_and_change_with_the_regi
     assert_eq!(tree.until("a", "completed").await?["output"]["t"]["text"], "late");
     Ok(())
 }
+
+#[tokio::test]
+async fn one_foot_serves_the_sessions_that_it_names_and_no_others() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    home.write_project("a.txt", "A")?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let tree = |session: &str| {
+        format!(
+            "session: {session}\ntasks:\n- {{id: a, steps: [{{call: read_local_file, with: {{path: a.txt}}, as: f}}]}}\n"
+        )
+    };
+    let before = api.submit(&tree("sess_before")).await?;
+    before.until("a", "blocked").await?;
+    let args = ["--name", "laptop", "--also-session", "sess_before", "--also-session", "sess_later"];
+    let mut laptop = foot(&home, &brain.url, &args).await?;
+    assert_eq!(before.until("a", "completed").await?["output"]["f"]["text"], "A");
+    let later = api.submit(&tree("sess_later")).await?;
+    later.until("a", "completed").await?;
+    let other = api.submit(&tree("sess_other")).await?;
+    other.until("a", "blocked").await?;
+    let there = session(&api, "sess_later").await?;
+    assert_eq!((&there["clients"][0]["name"], &there["clients"][0]["session_id"]), (&json!("laptop"), &json!(SESSION)));
+    assert_eq!(session(&api, "sess_other").await?["clients"], json!([]));
+    assert_eq!(laptop.stop().await?, 0);
+    until("it left", || async { Ok((session(&api, "sess_later").await?["clients"] == json!([])).then_some(())) }).await
+}
+
+#[tokio::test]
+async fn what_worked_in_a_folder_goes_on_there_until_a_person_lets_another_one_go_on() -> anyhow::Result<()> {
+    let home = Home::new()?;
+    let brain = Brain::start(&home).await?;
+    let api = Api::new(&home, &brain.url)?;
+    let mut first = foot(&home, &brain.url, &[]).await?;
+    let steps = "steps: [{call: list_local_files}, {call: read_local_file, with: {path: late.txt}, as: f}]";
+    let tree = api.submit(&format!("tasks:\n- {{id: stays, {steps}}}\n- {{id: goes, {steps}}}\n")).await?;
+    for id in ["stays", "goes"] {
+        tree.until(id, "failed").await?;
+    }
+    assert_eq!(first.stop().await?, 0);
+
+    // The same Foot, started in another folder.
+    let (project, aside, elsewhere) = (home.project(), home.root().join("aside"), home.root().join("elsewhere"));
+    std::fs::rename(&project, &aside)?;
+    std::fs::create_dir(&elsewhere)?;
+    std::fs::write(elsewhere.join("late.txt"), "elsewhere")?;
+    std::os::unix::fs::symlink(&elsewhere, &project)?;
+    let mut second = foot(&home, &brain.url, &[]).await?;
+    for id in ["stays", "goes"] {
+        let (status, body) = tree.post(id, "retry", &json!({})).await?;
+        assert_eq!(status, 200, "{body}");
+        let waits = tree.until(id, "blocked").await?;
+        assert_eq!(waits["blocked_reason"], "Waiting for Client for Tool: read_local_file");
+        assert_eq!(waits["bound_to"]["working_dir"], project.display().to_string(), "{waits}");
+    }
+    tree.post("goes", "cancel", &json!({})).await?;
+    tree.until("goes", "cancelled").await?;
+    tree.post("goes", "retry", &json!({"any_client": true})).await?;
+    assert_eq!(tree.until("goes", "completed").await?["output"]["f"]["text"], "elsewhere");
+    assert_eq!(second.stop().await?, 0);
+
+    std::fs::remove_file(&project)?;
+    std::fs::rename(&aside, &project)?;
+    home.write_project("late.txt", "where it began")?;
+    let _back = foot(&home, &brain.url, &[]).await?;
+    assert_eq!(tree.until("stays", "completed").await?["output"]["f"]["text"], "where it began");
+    Ok(())
+}

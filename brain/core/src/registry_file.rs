@@ -99,8 +99,11 @@ fn items<'a>(node: &'a Node, problems: &'a Problems) -> &'a [Node] {
     items
 }
 
+/// An entry's name with its line, also of one that has other mistakes.
+type Named = Option<(ToolName, u32)>;
+
 /// Its name with the line, and the entry if it has no mistakes.
-fn entry(node: &Node, problems: &Problems) -> (Option<(ToolName, u32)>, Option<(RegistryEntry, Lines)>) {
+fn entry(node: &Node, problems: &Problems) -> (Named, Option<(RegistryEntry, Lines)>) {
     let Some(mut fields) = Fields::of(node, "a tool", problems) else { return (None, None) };
     fields.require("name", "the tool's name");
     fields.require("location", "server, client, both, prefer_server or prefer_client");

@@ -304,7 +304,8 @@ pub fn works_in_folder(client: &ClientView, tool: &ToolName) -> bool {
 /// another machine, or in another folder, is another file.
 fn pick<'v>(view: &'v SessionView, wish: &Wish<'_>, known: &'v KnownTool) -> Option<(&'v ClientView, &'v ToolName)> {
     let named = |c: &ClientView| wish.client.is_some_and(|wanted| c.is_called(wanted));
-    let in_folder = |c: &ClientView, tool: &ToolName| !works_in_folder(c, tool) || c.working_dir.as_deref() == wish.works_in;
+    let in_folder =
+        |c: &ClientView, tool: &ToolName| !works_in_folder(c, tool) || c.working_dir.as_deref() == wish.works_in;
     let served = |c: &ClientView| wish.served_by == Some(&c.client_id);
     view.clients
         .iter()

@@ -246,21 +246,56 @@ pub enum Event {
     Submitted(Head),
     Started {},
     CallPlaced(OpenCall),
-    CallSentAgain { call_id: CallId, attempt: u32 },
-    CallWithdrawn { call_id: CallId },
-    CallEnded { call_id: CallId, outcome: Outcome },
-    LateResult { call_id: CallId, outcome: String },
-    Waiting { wait: Wait },
-    QuestionAsked { question: Question },
-    QuestionAnswered { question_id: QuestionId, answer: Answer, by: String },
-    QuestionEnded { question_id: QuestionId, how: QuestionEnd },
+    CallSentAgain {
+        call_id: CallId,
+        attempt: u32,
+    },
+    CallWithdrawn {
+        call_id: CallId,
+    },
+    CallEnded {
+        call_id: CallId,
+        outcome: Outcome,
+    },
+    LateResult {
+        call_id: CallId,
+        outcome: String,
+    },
+    Waiting {
+        wait: Wait,
+    },
+    QuestionAsked {
+        question: Question,
+    },
+    QuestionAnswered {
+        question_id: QuestionId,
+        answer: Answer,
+        by: String,
+    },
+    QuestionEnded {
+        question_id: QuestionId,
+        how: QuestionEnd,
+    },
     Resumed {},
-    StepFailed { error: Fault, attempt: u32, backoff_ms: u64 },
-    Resolved { call_id: CallId, verdict: Verdict },
+    StepFailed {
+        error: Fault,
+        attempt: u32,
+        backoff_ms: u64,
+    },
+    Resolved {
+        call_id: CallId,
+        verdict: Verdict,
+    },
     Completed {},
-    Failed { error: Fault },
-    Cancelled { reason: String },
-    Skipped { reason: String },
+    Failed {
+        error: Fault,
+    },
+    Cancelled {
+        reason: String,
+    },
+    Skipped {
+        reason: String,
+    },
     Retried {
         /// Another machine or folder may go on with it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

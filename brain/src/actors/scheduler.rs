@@ -33,8 +33,8 @@ mod retry;
 
 use messages::TaskUp;
 pub use messages::{
-    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Presences, Queue, Report, ServerEnded,
-    ServerToolsChanged, SessionRestarted, Unclaimed,
+    AddTree, CallNews, Command, Count, Counts, FromTask, HeldOn, OfQuestion, Presence, Presences, Queue, Report,
+    ServerEnded, ServerToolsChanged, SessionRestarted, Unclaimed,
 };
 use retry::{Asked, Retries};
 

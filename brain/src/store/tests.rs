@@ -144,7 +144,8 @@ async fn a_list_leaves_large_outputs_out_and_ends_before_it_is_too_large() {
     assert_eq!(keys, ["a", "b", "c", "d"]);
     assert_eq!(got[0], small);
     let bytes = serde_json::json!({"text": text}).to_string().len();
-    let lean = serde_json::json!({"view": {"id": "b", "output": null, "goal": "g", "output_bytes": bytes}, "wait": null});
+    let lean =
+        serde_json::json!({"view": {"id": "b", "output": null, "goal": "g", "output_bytes": bytes}, "wait": null});
     assert_eq!(got[1].data.value(), lean);
     assert_eq!(store.rows("task", slim(Some("d"))).await.unwrap().len(), 1);
     assert_eq!(store.row("task", "b").await.unwrap(), Some(large));

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::*;
-use crate::launch::Transport;
 use crate::names::PackName;
 use crate::pack::{PackBody, parse_pack};
 

@@ -36,8 +36,8 @@ fn opening(text: &str) -> Option<(usize, &'static str)> {
 fn code<'t>(mut text: &'t str, close: &str, found: &mut TaskReferences) -> &'t str {
     let mut attribute = false;
     while let Some(c) = text.chars().next() {
-        if text.starts_with(close) {
-            return &text[close.len()..];
+        if let Some(after) = text.strip_prefix(close) {
+            return after;
         }
         if c == '"' || c == '\'' {
             text = quoted(text).map_or("", |(_, after)| after);

@@ -395,7 +395,11 @@ fn a_server_that_is_away_costs_an_attempt_and_not_the_task() {
     let mut story = Story::of(TaskSpec { retry: many(), ..spec(1) });
     story.say(Input::Start);
     let hopeless = Fault::new("unknown_tool", "no");
-    assert_eq!(story.say(Input::Routed(Routed::Fault(hopeless))).effects, [Effect::Ended], "that does not become better");
+    assert_eq!(
+        story.say(Input::Routed(Routed::Fault(hopeless))).effects,
+        [Effect::Ended],
+        "that does not become better"
+    );
 }
 
 #[test]

@@ -91,7 +91,9 @@ pub(super) fn read<'a>(
         fields.add("max_parallel", "`max_parallel` limits what is below a task, but this one has no `children`");
     }
     for name in OF_STEPS.into_iter().filter(|name| children.is_some() && fields.has(name)) {
-        let text = format!("`{name}` is about a task's own steps, but this one has `children`; write it at those that have steps");
+        let text = format!(
+            "`{name}` is about a task's own steps, but this one has `children`; write it at those that have steps"
+        );
         fields.add(name, text);
     }
     fields.finish();

@@ -150,12 +150,7 @@ impl Scheduler {
 
 /// Makes these tasks pending again, all or none; gives those that are. The first of all decides: if `task_id` is not one that can be
 /// retried, nothing is. Others that cannot be any more stay as they are.
-async fn revive(
-    store: &Store,
-    task_id: &TaskId,
-    closure: &[TaskId],
-    any_client: bool,
-) -> Result<Vec<TaskId>, Fault> {
+async fn revive(store: &Store, task_id: &TaskId, closure: &[TaskId], any_client: bool) -> Result<Vec<TaskId>, Fault> {
     let mut pause = STORE_RETRY.0;
     let mut may_be_written = false;
     loop {
