@@ -108,7 +108,7 @@ async fn a_bad_file_keeps_what_it_said_and_everybody_can_see_it() -> anyhow::Res
     until_problems(&api, "e.yaml:").await?;
     let (_, metrics) = api.get("/metrics").await?;
     assert!(metrics.as_str().context("text")?.lines().any(|l| l == "vance_file_problems 3"), "{metrics}");
-    assert!(brain.process.log().contains("what the file said before still counts"), "{}", brain.process.log());
+    assert!(brain.process.log().contains("what it said before still counts"), "{}", brain.process.log());
     // All three count as they were.
     let tree = api.submit("engine: eng\ntasks:\n- {id: a, steps: [{call: report, with: {name: a}}]}\n").await?;
     tree.until("a", "completed").await?;

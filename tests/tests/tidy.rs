@@ -138,6 +138,7 @@ fn cores_have_no_dependency_that_does_io_and_touch_no_clock_file_or_environment(
         "base64",
         "fastrand",
         "sha2",
+        "memchr",
     ];
     let rest = [
         "vance-shared",

@@ -344,7 +344,7 @@ impl TaskActor {
             Place::Client { .. } => {
                 // Routed within its own session, unless that borrows the client; sent again it follows the client.
                 let session = match call.attempt {
-                    1 if !self.borrows() => self.session.clone(),
+                    1 if !self.borrows(call.place.client()) => self.session.clone(),
                     _ => self.where_it_is(call.place.client()),
                 };
                 self.tell_session(session, ToSession::Dispatch(self.with_call(&call, trace)), ctx);
@@ -382,9 +382,13 @@ impl TaskActor {
         }
     }
 
-    /// True in a session that sees the clients of its owner's other sessions.
-    fn borrows(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.mode == Mode::Autonomous)
+    /// True if the client is lent by another session of the owner.
+    fn borrows(&self, client_id: Option<&ClientId>) -> bool {
+        self.session.as_ref().is_some_and(|session| {
+            let published = session.published();
+            let mut lent = published.view.clients.iter().skip(published.own);
+            session.mode == Mode::Autonomous || lent.any(|client| Some(&client.client_id) == client_id)
+        })
     }
 
     /// The session in which a client is now: it may have gone to another one with this task's call. It is the same owner's.

@@ -185,10 +185,11 @@ impl Link {
                 self.looked = Instant::now();
                 let why = match (stop, &self.used.token) {
                     (Stop::Unauthorized, None) => NO_TOKEN.to_owned(),
-                    (Stop::Forbidden | Stop::Protocol, _) if self.said.get().is_some() => {
-                        self.said.get().cloned().unwrap_or_default()
-                    }
-                    (stop, _) => stop.to_string(),
+                    (Stop::Forbidden, _) if self.said.get().is_some() => self.said.get().cloned().unwrap_or_default(),
+                    (stop, _) => match self.said.get().filter(|_| stop == Stop::Protocol) {
+                        Some(said) => format!("{stop} (it says: {said})"),
+                        None => stop.to_string(),
+                    },
                 };
                 let is_final = matches!(stop, Stop::Superseded | Stop::Protocol);
                 tracing::error!("the Brain at {}: {why}", self.shared.brain);

@@ -272,7 +272,7 @@ fn a_brain_that_is_away_wrong_or_another_release_is_told_apart() {
         (doctor("http://127.0.0.1:1", None), "brain", "refused", "vance-brain serve"),
         (doctor("http://nowhere.invalid", None), "brain", "not encrypted", "ssh -L"),
         (doctor("https://nowhere.invalid", None), "brain", "nowhere.invalid", "host name"),
-        (doctor(&url.replace("http:", "https:"), None), "brain", "127.0.0.1", "SSL_CERT_FILE"),
+        (doctor(&url.replace("http:", "https:"), None), "brain", "127.0.0.1", "use http://"),
         (doctor(&url, None), "token", "there is no token", "vancetope login"),
         (doctor(&url, Some("wrong")), "token", "VANCE_TOKEN", "vancetope login"),
         (doctor(&format!("{url}/elsewhere"), Some(TOKEN)), "brain", "it is no Brain", "is the address right"),
