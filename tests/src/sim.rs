@@ -367,7 +367,8 @@ fn tasks(shared: &Shared) -> Result<Folded, String> {
             if task.step > step {
                 *folded.counted.entry((id.clone(), step)).or_default() += 1;
                 let on_foot = task.head.spec.steps.get(step).is_some_and(|step| step.call.as_str() != "task_note");
-                if let Some(result) = task.last_result.as_ref().filter(|_| on_foot) {
+                let of_foot = |result: &&serde_json::Value| on_foot && result["structured"]["noted"] != true;
+                if let Some(result) = task.last_result.as_ref().filter(of_foot) {
                     folded.broken.extend(large::look(&mut lock(&shared.large), result).err());
                 }
             }

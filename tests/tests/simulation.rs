@@ -6,8 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
-use vance_brain_core::spec::OnUnknown;
+use vance_brain_core::spec::{OfflineStrategy, OnUnknown};
 use vance_brain_core::task::{MAX_SAFE_RERUNS, State, Task};
+use vance_shared::ids::TaskId;
 use vance_tests::sim::{self, Ended, Planned, Scenario, Wanted};
 use vance_tests::summary;
 
@@ -30,7 +31,8 @@ fn seeds_of(mine: impl Fn(u64) -> bool) -> Vec<u64> {
 }
 
 /// A tree by a random number: tasks that depend on earlier ones, some within others, with steps on the Brain and on the Feet.
-fn tree(number: usize, rng: &mut Rng) -> Vec<Wanted> {
+/// `all`: with every strategy, not with those alone that wait.
+fn tree(number: usize, rng: &mut Rng, all: bool) -> Vec<Wanted> {
     let id = |n: usize| format!("t{number}n{n}");
     let mut tasks: Vec<Wanted> = Vec::new();
     for n in 0..rng.usize(3..10) {
@@ -42,7 +44,12 @@ fn tree(number: usize, rng: &mut Rng) -> Vec<Wanted> {
             depends_on,
             steps,
             any_client: rng.u32(0..3) == 0,
-            queues: rng.u32(0..4) == 0,
+            strategy: match (rng.u32(0..4), n % 4) {
+                (0, _) => "queue",
+                (_, 1) if all => "skip",
+                (_, 2) if all => "fallback",
+                _ => "block",
+            },
             runs_unknown_again: rng.u32(0..6) == 0,
             within: (rng.u32(0..5) == 0).then(|| format!("t{number}all")),
         };
@@ -51,8 +58,8 @@ fn tree(number: usize, rng: &mut Rng) -> Vec<Wanted> {
     tasks
 }
 
-fn trees(count: u64, rng: &mut Rng) -> Vec<(Duration, Vec<Wanted>)> {
-    (0..count).map(|n| (Duration::from_secs(n * 12), tree(usize::try_from(n).unwrap(), rng))).collect()
+fn trees(count: u64, rng: &mut Rng, all: bool) -> Vec<(Duration, Vec<Wanted>)> {
+    (0..count).map(|n| (Duration::from_secs(n * 12), tree(usize::try_from(n).unwrap(), rng, all))).collect()
 }
 
 /// Runs a scenario on a thread of its own, where nothing is left of the one before.
@@ -83,7 +90,7 @@ fn check(seed: u64, ended: &Ended) {
         let right = match task.state {
             State::Completed => true,
             State::Cancelled => told || (task.head.has_children && !person.cancelled.is_empty()),
-            State::Skipped => !person.cancelled.is_empty() || gave_up > 0,
+            State::Skipped => !person.cancelled.is_empty() || gave_up > 0 || skips(ended, task),
             State::Failed => has_no_outcome(ended, task) || (task.head.has_children && gave_up > 0),
             State::Pending | State::Running | State::Blocked | State::Queued => false,
         };
@@ -93,7 +100,7 @@ fn check(seed: u64, ended: &Ended) {
             let name = format!("{id}.{n}");
             let ran = ended.ledger.runs(&name);
             let asked = person.asked.get(&name).copied().unwrap_or(0);
-            if task.state == State::Completed {
+            if task.state == State::Completed && !fell_back(task, step.call.as_str()) {
                 assert!(ran >= 1, "{name} never ran\n{}", story());
             }
             if step.call.as_str() == "unsafe_tool" && !again {
@@ -121,6 +128,23 @@ fn check(seed: u64, ended: &Ended) {
             assert_eq!(*times, 1, "the result of {id}.{step} counted {times} times\n{}", story());
         }
     }
+}
+
+/// One that does not wait for a client, or depends on such a one.
+fn skips(ended: &Ended, task: &Task) -> bool {
+    let spec = &task.head.spec;
+    let own = spec.offline_strategy == Some(OfflineStrategy::Skip)
+        && task
+            .current_step()
+            .is_some_and(|step| task.reason.as_ref().is_some_and(|why| why.contains(step.call.as_str())));
+    let of_another = |id: &TaskId| ended.tasks.iter().any(|t| t.head.task_id == *id && t.state == State::Skipped);
+    own || task.head.depends_on.iter().any(of_another)
+}
+
+/// The Brain's own tool may have taken this one's place.
+fn fell_back(task: &Task, tool: &str) -> bool {
+    task.head.spec.offline_strategy == Some(OfflineStrategy::Fallback)
+        && task.calls.iter().any(|call| call.route == "server" && call.tool.as_str() == tool)
 }
 
 /// One that runs unknown outcomes again by itself does so only so often in a row, then it fails.
@@ -166,7 +190,7 @@ fn troubled(seed: u64) -> Scenario {
         asks: 6,
         // Runs that differ in what they are made of.
         large: [0, 0, 80, 20][Rng::with_seed(!seed).usize(..4)],
-        trees: trees(4, &mut rng),
+        trees: trees(4, &mut rng, seed % 4 == 3),
         step: Duration::from_millis(if rng.u32(0..4) == 0 { 3 } else { 10 }),
         trouble: Duration::from_secs(50),
         every: Duration::from_millis(rng.u64(200..3_000)),
@@ -187,8 +211,22 @@ fn shard(number: u64) {
             "lines cut in them in the middle of such results and of large ones that travel in parts",
             ended.cut_in_parts,
         );
+        let by = |end: &dyn Fn(&&Task) -> bool| ended.tasks.iter().filter(|task| end(task)).count();
+        summary::count(
+            "tasks in them that were skipped because no client was there, or because of such a one",
+            by(&|task| task.state == State::Skipped && skips(&ended, task)),
+        );
+        summary::count(
+            "tasks in them that fell back to the Brain's own tool",
+            by(&|task| task.head.spec.steps.iter().any(|step| fell_back(task, step.call.as_str()))),
+        );
         summary::count("questions of tools that got a person's answer in them", ended.ledger.heard().len());
-        println!("SEED={seed}: over after {:?}, {} runs, {direct} direct calls done", ended.at, ended.ledger.all());
+        let skipped = by(&|task| task.state == State::Skipped);
+        println!(
+            "SEED={seed}: over after {:?}, {} runs, {direct} direct calls done, {skipped} skipped",
+            ended.at,
+            ended.ledger.all()
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use vance_brain::serve::{self, Supervisors};
 use vance_brain::store::Store;
 use vance_brain::tokens::{Principal, Scope};
 use vance_brain_core::config::BrainConfig;
+use vance_brain_core::registry_file::parse_registry;
 use vance_supervise::SupervisorRef;
 
 use super::disk::MemoryStore;
@@ -26,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Not an actor here: what writes the simulated disk.
 pub(super) const STORE: &str = "store_gate";
 
+/// What `fallback` falls back to.
+const REGISTRY: &str = "- {name: safe_tool, location: client, fallback_tool: task_note}";
+
 /// Largest head of an upgrade.
 const HEAD_BYTES: usize = 4 * 1024;
 
@@ -35,7 +39,9 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
     clock::here(0);
     let store = Store::over(Arc::new(MemoryStore::open(&shared.disk)));
     let builtins = Builtins::new(BuiltinConfig::default());
-    let (brain, supervisors) = serve::hub(store, BrainConfig::default(), builtins, &Loaded::default());
+    let registry = parse_registry("tools.yaml", REGISTRY).map_err(|problems| format!("{problems:?}"))?;
+    let loaded = Loaded { registry: Some(registry), ..Loaded::default() };
+    let (brain, supervisors) = serve::hub(store, BrainConfig::default(), builtins, &loaded);
     let root = SupervisorRef::start(serve::tree(&brain, supervisors.clone(), None));
     tokio::task::spawn_local(person::live(brain.clone(), shared.clone()));
     tokio::task::spawn_local(direct::live(brain.clone(), shared.clone()));

@@ -86,7 +86,8 @@ impl ToolHost for Tools {
         let asks = one_in(self.asks);
         let (large, shared) = (self.large, self.shared.clone());
         Box::pin(async move {
-            let step = call.arguments.value()["step"].as_str().unwrap_or("?").to_owned();
+            let said = call.arguments.value();
+            let step = said["step"].as_str().or_else(|| said["text"].as_str()).unwrap_or("?").to_owned();
             note(format!("runs {step} ({})", call.call_id));
             ledger.note(step.clone(), foot);
             // Most are quick; some outlast every cut, and say so.

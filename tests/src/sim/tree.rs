@@ -16,8 +16,8 @@ pub struct Wanted {
     pub steps: Vec<String>,
     /// May another Foot go on?
     pub any_client: bool,
-    /// Its offline strategy is `queue`, not `block`.
-    pub queues: bool,
+    /// Its offline strategy. With `fallback` the Brain's `task_note` takes the place of `safe_tool`.
+    pub strategy: &'static str,
     /// An unknown outcome is run again by itself.
     pub runs_unknown_again: bool,
     /// The id of a task around it.
@@ -31,13 +31,13 @@ impl Wanted {
             .iter()
             .enumerate()
             .map(|(n, tool)| {
-                let argument = if tool == "task_note" { "text" } else { "step" };
+                let argument = if tool == "task_note" || self.strategy == "fallback" { "text" } else { "step" };
                 json!({ "call": tool, "with": { argument: format!("{}.{n}", self.id) } })
             })
             .collect();
         json!({
             "id": self.id, "depends_on": self.depends_on, "any_client": self.any_client, "steps": steps,
-            "offline_strategy": if self.queues { "queue" } else { "block" },
+            "offline_strategy": self.strategy,
             "on_unknown": if self.runs_unknown_again { "retry" } else { "ask" },
         })
     }
