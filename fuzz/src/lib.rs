@@ -107,6 +107,6 @@ fn printable(text: &str, problems: &[Problem]) {
     let lines = u32::try_from(text.lines().count().max(1)).unwrap_or(u32::MAX);
     for problem in problems {
         assert!((1..=lines).contains(&problem.line), "{problem:?}");
-        assert!(problem.message.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{problem:?}");
+        assert!(problem.message.chars().all(vance_shared::show::is_visible), "{problem:?}");
     }
 }
