@@ -297,6 +297,7 @@ fn build(
             dial,
             hello: ClientConnected { life: Some(life), ..hello(&config, &client_id) },
             made_session: Arc::new(OnceLock::new()),
+            lines: Arc::default(),
         };
         let line = SupervisorSpec::new("line")
             .strategy(Strategy::RestForOne)

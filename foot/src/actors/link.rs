@@ -1,5 +1,6 @@
 //! The line's keeper: performs what `vance_foot_core::link` decides.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,6 +47,9 @@ impl From<Option<String>> for Bearer {
 /// Refused without having had one.
 const NO_TOKEN: &str = "it wants a token, and none was sent: there is none for it here; store one with `vancetope login URL`, or set VANCE_TOKEN to \
                         the content of brain/local.token in the Brain's home, or use the Brain's own VANCE_HOME";
+/// Below a life, in the number that the hello carries: which line of that process it is.
+const LINE_BITS: u32 = 20;
+
 /// Refused, the link looks this often whether a token was stored.
 const TOKEN_LOOK: Duration = Duration::from_secs(5);
 
@@ -83,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) hello: ClientConnected,
     /// The session that `new_session` made: a reconnect goes back to it.
     pub(crate) made_session: Arc<OnceLock<SessionId>>,
+    /// Lines of this process so far.
+    pub(crate) lines: Arc<AtomicU64>,
 }
 
 pub(crate) struct Link {
@@ -203,7 +209,10 @@ impl Link {
         self.said = Arc::default();
         self.generation += 1;
         self.used = (self.shared.token)();
-        let mut hello = ClientConnected { epoch: self.epoch, ..self.shared.hello.clone() };
+        let lines = self.shared.lines.fetch_add(1, Ordering::Relaxed) + 1;
+        // A hello that was held up on a line given up since must not take over the one after it.
+        let life = self.shared.hello.life.map(|life| (life << LINE_BITS) | lines.min((1 << LINE_BITS) - 1));
+        let mut hello = ClientConnected { epoch: self.epoch, life, ..self.shared.hello.clone() };
         if let Some(made) = self.shared.made_session.get() {
             hello.session_id = Some(made.clone());
             hello.new_session = false;
